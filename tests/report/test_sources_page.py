@@ -91,18 +91,25 @@ def paced(
     unread_share=0.0,
     buffer_full=False,
     burst=0.0,
+    seen=True,
 ):
     """Return the sentence on a run with `waiting(second)` events in requests; all others are stored.
 
-    In the first second `burst` further events arrive.
+    In the first second `burst` further events arrive, `seen` by the samples or not.
     """
-    source = replace(ADS, held_back=held_back, unread_share=unread_share, buffer_full=buffer_full)
+    source = replace(
+        ADS,
+        accepted=round(seconds * accepted + burst),
+        held_back=held_back,
+        unread_share=unread_share,
+        buffer_full=buffer_full,
+    )
     phase = replace(run.summary.phases[0], start=0.0, warmup=0.0, duration=float(seconds), sources={"ads": source})
     rows = [
         {"time": float(second), "source": "source:ads", "metric": metric, "value": value, "machine": None}
         for second in range(1, seconds + 1)
         for metric, value in (
-            ("accepted", accepted + (second == 1) * burst),
+            ("accepted", accepted + (second == 1) * seen * burst),
             ("indexed", accepted - (waiting(second) - waiting(second - 1))),
             ("waiting", 0.0),
             ("unacknowledged", waiting(second)),
@@ -133,6 +140,7 @@ def test_a_burst_at_the_start_is_named_with_the_figures_that_include_it(run):
     assert "552 events/s arrived and 552/s were stored" in words
     assert "At the start 8,541 more events arrived, as if they had waited" in words
     assert "to 1 event." in words
+    assert "At the start 8,541 more" in paced(run, 28, lambda _: 1.0, accepted=552.0, burst=8541.0, seen=False)
     for others in ({"burst": 400.0}, {"burst": 8541.0, "buffer_full": True}, {"burst": 8541.0, "unread_share": None}):
         assert "At the start" not in paced(run, 28, lambda _: 1.0, accepted=552.0, **others)
 

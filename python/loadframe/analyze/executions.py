@@ -216,12 +216,12 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
     """Return a source's rates in a phase and whether the store kept up; None with events in under three samples."""
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
-    first = samples[arriving[0]] if arriving else None
+    whole = samples[arriving[0] :] if arriving else []
     # The first and the last second may have seen only part of the input.
     samples = samples[arriving[0] + 1 : arriving[-1]] if arriving else []
     time = sum(sample.length for sample in samples)
     judged = samples[int(_START * len(samples)) :]
-    if not judged or first is None:
+    if not judged:
         return None
     length = sum(sample.length for sample in judged)
     offered = sum(sample.length * sample.accepted for sample in judged) / length
@@ -244,16 +244,20 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
     left, figures = judged[-1].backlog, phase.sources[source]
     unread, full = figures.unread_share, figures.buffer_full
     # Only ports and pipes have events that waited before the phase. A full buffer slows the later rate.
-    burst = 0.0 if unread is None or full else _burst([first, *samples], offered)
+    burst = 0.0 if unread is None or full else _burst(whole, offered, figures.accepted)
     return IngestPace(source, length, offered, stored, left, growth, pace, unread, full, burst)
 
 
-def _burst(samples: Sequence["_Sample"], offered: float) -> float:
-    """Return the events at the start of `samples` beyond the rate `offered`, 1/s; 0 for less than a second of them."""
+def _burst(samples: Sequence["_Sample"], offered: float, accepted: int) -> float:
+    """Return the events at the start of `samples` beyond the rate `offered`, 1/s; 0 for under two seconds of them.
+
+    `accepted` is the number of all events: samples may lack those before the first one, and under a second at the end.
+    """
     # The first sample may have seen only part of the burst.
-    start = [samples[0], *takewhile(lambda sample: sample.accepted > _BURST * offered, samples[1:])]
-    beyond = sum(sample.length * (sample.accepted - offered) for sample in start)
-    return beyond if beyond > offered else 0.0
+    start = 1 + sum(1 for _ in takewhile(lambda sample: sample.accepted > _BURST * offered, samples[1:]))
+    later = sum(sample.length * sample.accepted for sample in samples[start:])
+    beyond = accepted - later - offered * sum(sample.length for sample in samples[:start])
+    return beyond if beyond > 2 * offered else 0.0
 
 
 def _pace(growth: Estimate, spread: float, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
