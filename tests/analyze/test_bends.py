@@ -8,6 +8,8 @@ import pytest
 
 from loadframe.analyze.scale.saturation import BEND
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.base.units import format_count
+from loadframe.report.scale_words import limits
 from simulated import Truth, write_experiment
 
 #: 32 clients do the work of 2.9.
@@ -63,6 +65,21 @@ def test_only_nodes_with_samples_count_for_garbage_collections(tmp_path):
         pq.write_table(rows.filter(pc.invert(of_second)), file)
     (result,) = read_sweep(path).curves[0].bends
     assert result.figures["reasons"] == ("nodes collected garbage for 15 % of the time",)
+
+
+def test_more_clients_are_not_advised_where_a_resource_is_saturated(tmp_path):
+    for cpu, edge in ((0.2, (1,)), (0.49, ())):
+        truth = replace(BENT, node_cpu=cpu)
+        folder = write_experiment(tmp_path / str(cpu), truth, nodes=(1,), clients=(1, 16), repetitions=1)
+        (curves,) = read_sweep(folder).curves
+        assert curves.at_edge == edge
+        assert any("Add larger numbers of clients" in words for words in limits(curves)) == bool(edge)
+
+
+def test_the_cause_compares_the_throughput_with_that_of_the_fewest_clients(tmp_path):
+    (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.49), clients=(4, 16))
+    times = result.figures["effective"] / 4
+    assert result.cause.startswith(f"at 1 node throughput with 16 clients was {format_count(times)} times that with 4:")
 
 
 def test_a_generator_that_ended_the_curve_is_named(tmp_path):

@@ -56,7 +56,18 @@ def test_the_most_clients_without_idling_or_overload_are_the_calibrated_ones():
     ("cpu", "said"),
     [
         (0.3, "At 1 node up to 4 clients kept every node between 20 % and 90 % of its CPU limit (60 %)."),
-        (0.05, "At 1 node no number of clients kept every node between 20 % and 90 % of its CPU limit"),
+        (
+            0.05,
+            "At 1 node no number of clients kept every node between 20 % and 90 % of its CPU limit (the nodes"
+            " used 10 %)"
+            ". Nodes with little load do not show their capacity. Add larger numbers of clients.",
+        ),
+        (
+            0.49,
+            "At 1 node no number of clients kept every node between 20 % and 90 % of its CPU limit (the nodes"
+            " used 98 %)"
+            ". At the limit, more clients add waiting time, not throughput. Add smaller numbers of clients.",
+        ),
     ],
 )
 def test_the_report_says_it(tmp_path, cpu, said):

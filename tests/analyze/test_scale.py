@@ -102,7 +102,9 @@ def test_the_document_is_json_for_programs(experiment):
 
 
 def test_the_best_clients_at_the_edge_are_named(tmp_path):
-    (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(1, 2, 4), nodes=(1, 2), repetitions=1)).curves
+    (curves,) = read_sweep(
+        write_experiment(tmp_path / "e", Truth(node_cpu=0.3), clients=(1, 2, 4), nodes=(1, 2), repetitions=1)
+    ).curves
     assert curves.at_edge == (1, 2)
 
 

@@ -237,9 +237,22 @@ def _calibration(calibration: Calibration) -> str:
     shares = format_shares(calibration.idlest or 0, calibration.busiest or 0, (IDLE, OVERLOADED))
     kept = f"kept every node between {format_share(IDLE)} and {format_share(OVERLOADED)} of its CPU limit"
     if calibration.clients is None:
-        return f"{at} no number of clients {kept} (the nodes used {shares})."
+        return f"{at} no number of clients {kept} (the nodes used {shares}). {_outside(calibration)}"
     clients = "only a single client" if calibration.clients == 1 else f"up to {calibration.clients} clients"
     return f"{at} {clients} {kept} ({shares})."
+
+
+def _outside(calibration: Calibration) -> str:
+    """Return why a load outside of the bounds matters, and the remedy."""
+    idle, full = (calibration.idlest or 0) < IDLE, (calibration.busiest or 0) > OVERLOADED
+    why = []
+    if idle:
+        why.append("nodes with little load do not show their capacity")
+    if full:
+        why.append("at the limit, more clients add waiting time, not throughput")
+    words = "; ".join(why)
+    remedy = "numbers between these" if idle and full else "smaller numbers" if full else "larger numbers"
+    return f"{words[0].upper()}{words[1:]}. Add {remedy} of clients."
 
 
 def _best_clients(curves: PhaseCurves) -> str:

@@ -22,7 +22,7 @@ from loadframe.analyze.levels import SIZES, NumericLevels, numeric_levels
 from loadframe.analyze.rates import THROUGHPUT, Rate, rate_of
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.scale import warnings as rules
-from loadframe.analyze.scale.saturation import Calibration, bend, calibrate, clients_tried
+from loadframe.analyze.scale.saturation import Calibration, bend, calibrate, clients_tried, is_saturated
 from loadframe.analyze.scale.treatments import (
     Noise,
     Point,
@@ -128,7 +128,8 @@ class PhaseCurves:
 
     - `rate`: the unit of its throughputs, requests or documents.
     - `best`: the treatment chosen for each number of nodes; all statements and plots over nodes use these.
-    - `at_edge`: numbers of nodes whose best clients were the most measured, so their capacity may be higher.
+    - `at_edge`: numbers of nodes whose best clients were the most measured, without a saturated resource, so their
+      capacity may be higher.
     - `bends`: what ended the growth over clients.
     - `calibrations`: suitable numbers of clients by number of nodes, if nodes have a CPU limit.
     """
@@ -185,6 +186,7 @@ def phase_curves(
         chosen.nodes
         for chosen, group in zip(best, by_nodes.values(), strict=True)
         if chosen.nodes is not None and len(group) > 1 and chosen.clients == max(other.clients or 0 for other in group)
+        if not is_saturated(runs, phase, chosen)
     ]
     over_clients = tuple(
         _curve("clients", nodes, group, lambda point: point.clients, seed)

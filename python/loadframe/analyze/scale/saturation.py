@@ -63,14 +63,16 @@ _CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
 _POOLS = ("search", "write", "get")
 
 
-def _bend(nodes: int | None, clients: int, effective: float, reasons: Sequence[str]) -> str:
+def _bend(nodes: int | None, clients: int, fewest: int, effective: float, reasons: Sequence[str]) -> str:
     """Return the cause; `reasons` are the saturated resources, the strongest first.
 
-    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of one alone.
+    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of the
+    `fewest` clients.
     """
     at = f"at {format_nodes(nodes)} " if nodes else ""
     seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
-    return f"{at}effective concurrency was {format_count(effective)} of {counted(clients, 'client')}: {seen}"
+    times = format_count(effective / fewest)
+    return f"{at}throughput with {counted(clients, 'client')} was {times} times that with {fewest}: {seen}"
 
 
 BEND = Rule("bend", _bend, "{advice}")
@@ -95,17 +97,27 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     effective = best.throughput.value / first.throughput.value * (first.clients or 1)
     if effective > _BENT * (best.clients or 1):
         return None
-    here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
-    signs = [*_saturated_resources(here, phase), *_generator(above, phase)]
+    signs = [*_saturated_resources(_runs_at(runs, phase, best), phase), *_generator(above, phase)]
     advice = signs[0][1] if signs else "monitor more of the store, or use its slow log and profiler"
     return BEND(
         nodes=best.nodes,
         clients=best.clients or 0,
+        fewest=first.clients or 1,
         effective=effective,
         reasons=tuple(reason for reason, _ in signs),
         advice=advice,
     )
+
+
+def is_saturated(runs: Sequence[RecordedRun], phase: str, treatment: Treatment) -> bool:
+    """Return whether a resource of the store or machine was saturated at a treatment."""
+    return any(_saturated_resources(_runs_at(runs, phase, treatment), phase))
+
+
+def _runs_at(runs: Sequence[RecordedRun], phase: str, at: Treatment) -> list[RecordedRun]:
+    """Return the sound runs at a treatment's numbers of nodes and clients."""
+    return [run for run in runs if run.nodes == at.nodes and run.sound and run.clients(phase) == at.clients]
 
 
 def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
