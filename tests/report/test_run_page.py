@@ -189,7 +189,7 @@ def test_a_failed_run_names_the_failure(tmp_path, run):
 def test_percentiles_carry_their_intervals_and_those_of_few_requests_a_mark(tmp_path):
     run = write_run(tmp_path, "r1", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
     text = printed(run)
-    most = next(line for line in text.splitlines() if line.startswith("  at most"))
+    most = next(line for line in text.splitlines() if line.startswith("  95 % high"))
     assert most.split()[-1] == "unknown", "nothing bounds p99.9 of 1,000 requests"
     assert "ms*" in next(line for line in text.splitlines() if line.startswith("range_100  "))
     assert "Fewer than 10 requests are slower" in text

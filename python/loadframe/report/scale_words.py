@@ -183,11 +183,11 @@ def times_text(curves: PhaseCurves) -> str:
 
 
 def _time_cell(value: float | None, low: float | None) -> Cell:
-    """Return a response time, with its bounds if the load generator's delays bound it."""
+    """Return a response time, and how much shorter it may be if the load generator's delays bound it."""
     if value is None or low is None or low >= value:
         return seconds_cell(value)
     # Not in brackets, which mean 95 % intervals.
-    text = f"bounds {seconds_text(low)} to {seconds_text(value)}" if low else f"at most {seconds_text(value)}"
+    text = f"or less, down to {seconds_text(low)}" if low else "or less"
     return seconds_cell(value, text, ends=(low or None, value))
 
 

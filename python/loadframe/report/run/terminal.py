@@ -193,7 +193,7 @@ def _operations(
         figures = [format_count(operation.throughput), format_count(operation.documents_per_second)]
         table.add(name, *figures, *percentiles, *([errors_text(operation)] if failing else []))
         ends = [ends_text(intervals.get(key)) for key in _PERCENTILES]
-        for words, end in (("  at least", 0), ("  at most", 1)) if intervals else ():
+        for words, end in (("  95 % low", 0), ("  95 % high", 1)) if intervals else ():
             table.add(words, "", "", *(pair[end] for pair in ends), *last, style="dim")
         if recall := recall_text(operation):
             table.add(f"  {recall}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
