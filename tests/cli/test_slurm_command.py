@@ -136,6 +136,18 @@ def test_without_a_configuration_of_slurm_the_script_is_there_to_be_copied(folde
     assert (folder / "small.sbatch").exists()
 
 
+def test_without_a_controller_the_remedy_is_to_start_or_reach_it(folder, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin" / "sbatch"
+    words = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    sbatch.write_text(f"#!/bin/sh\necho 'sbatch: error: {words}' >&2\nexit 1\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    status, _, said = within("slurm", "small.yaml", "--submit")
+    assert (status, "does not answer" in said, "scontrol ping" in said) == (2, True, True)
+    assert "--partition" not in said
+
+
 def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
     assert done.returncode == 2
@@ -166,7 +178,7 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     slurm.wait(first, within=600)
     said = Path(f"small-{first}.log").read_text()
     assert f"job {first} of Slurm" in said
-    assert "submit the same job again to resume" in said
+    assert "a job with --again does so itself" in said
     second = re.search(r"Submitted batch job (\d+)", said)[1]
     assert slurm.wait(second, within=600) == "COMPLETED", Path(f"small-{second}.log").read_text()
     said = Path(f"small-{second}.log").read_text()

@@ -433,11 +433,17 @@ def _submit(path: Path, former: str | None) -> str:
             )
         if former is not None:
             path.write_text(former)
+        kept = "; the former script was kept" if former is not None else ""
+        if "contact slurm controller" in done.stderr:
+            raise BadInput(
+                f"the controller of Slurm does not answer: {messages[-1]}",
+                where=str(path),
+                remedy=f"start slurmctld, or wait until `scontrol ping` reports it as up, and submit again{kept}",
+            )
         raise BadInput(
             f"Slurm refused the job: {messages[-1] if messages else f'sbatch exited with code {done.returncode}'}",
             where=str(path),
-            remedy="change the options of the job, such as --sbatch=--partition=NAME"
-            + ("; the former script was kept" if former is not None else ""),
+            remedy=f"change the options of the job, such as --sbatch=--partition=NAME{kept}",
         )
     for line in done.stderr.strip().splitlines():
         tell(line)

@@ -54,7 +54,8 @@ class OutOfTime(LoadframeError):
 
     def __init__(self, what: str, *, some: bool) -> None:
         """Take the message, and whether some runs were recorded in this time."""
-        remedy = "submit the same job again to resume" if some else "request more time; no run was completed"
+        again = "submit the same job again to resume; a job with --again does so itself"
+        remedy = again if some else "request more time; no run was completed"
         super().__init__(what, remedy=remedy)
         self.exit_status = ExitCode.TRY_AGAIN if some else ExitCode.FAILED
 
