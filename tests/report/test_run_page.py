@@ -178,6 +178,16 @@ def test_the_terminal_shows_figures_per_operation(run):
     assert "not checked: steadiness of phase range_100" in text
 
 
+def test_the_terminal_names_the_ranks_that_generated_the_load(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    assert "ranks" not in printed(run)
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    members = [{"rank": rank, "machine": f"n{rank // 2}"} for rank in range(4)]
+    manifest["generator"] |= {"ranks": 4, "members": members}
+    (run.path / "manifest.json").write_text(json.dumps(manifest))
+    assert "load by 4 ranks on 2 machines" in printed(Run(run.path))
+
+
 def test_a_failed_run_names_the_failure(tmp_path, run):
     with RunWriter(tmp_path, "f1") as writer:
         path = writer.finish(run.raw_manifest, {"status": "failed", "failure": "node 1 did not come up"})

@@ -116,6 +116,14 @@ def _ranks(generator: GeneratorSetup) -> str:
     return ", ".join(f"{count} on {machine}" for machine, count in machines.items())
 
 
+def loaded_by_text(generator: GeneratorSetup) -> str:
+    """Write `load by 4 ranks on 2 machines`; empty for a single process."""
+    if (generator.ranks or 1) < 2:
+        return ""
+    machines = len({member.machine for member in generator.members if member.machine})
+    return f"load by {generator.ranks} ranks" + (f" on {counted(machines, 'machine')}" if machines else "")
+
+
 def _round_trips(generator: GeneratorSetup) -> str:
     """Write the mean round trip of clients to their nearest nodes, and its value for round-robin selection."""
     return "; ".join(

@@ -42,6 +42,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
+from loadframe.report.setup import loaded_by_text
 from loadframe.report.tables import partial_text, unsampled_text
 from loadframe.report.terminal_table import TerminalTable
 
@@ -65,6 +66,8 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
     console = console or PrintableConsole()
     manifest, summary = run.manifest, run.summary
     console.print(Text(f"{manifest.workload.name or ''} on {cluster_text(manifest.store)}", style="bold"))
+    if words := loaded_by_text(manifest.generator):
+        console.print(Text(words, style="dim"))
     if summary.status != "done":
         words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
         console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
