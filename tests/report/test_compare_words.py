@@ -30,7 +30,7 @@ def test_measures_that_are_decided_are_named_although_the_first_is_open(compared
     undecided = replace(compared, contrasts=(replace(first, outcome="open"), *others))
     one, other = lead(undecided)
     assert "inconclusive for a difference" in one
-    assert other == "slow is worse than old in range_100 p50; range_100 p99 and range_100 max."
+    assert other == "slow is worse than old in phase range_100 p50; phase range_100 p99 and phase range_100 max."
 
 
 @pytest.mark.parametrize("outcome", ["worse", "better"])
@@ -50,7 +50,7 @@ def test_runs_of_two_folders_with_the_same_names_are_named_by_their_folder(compa
 def test_better_and_worse_measures_stand_in_one_sentence_and_open_ones_in_none(compared):
     first, p50, p99, most = compared.contrasts
     mixed = replace(compared, contrasts=(first, p50, replace(p99, outcome="better"), replace(most, outcome="open")))
-    assert lead(mixed)[-1] == "slow is worse than old in range_100 p50, and better in range_100 p99."
+    assert lead(mixed)[-1] == "slow is worse than old in phase range_100 p50, and better in phase range_100 p99."
     open_ = replace(compared, contrasts=tuple(replace(c, outcome="open") for c in compared.contrasts))
     assert len(lead(open_)) == 1
 

@@ -94,7 +94,7 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         before, after = written_apart(first, second, format_rare), written_apart(second, first, format_rare)
         points = format_rare(abs(second - first)).removesuffix(" %")
         change = f"{'-' if second < first else '+'}{points} percentage points"
-    figures = f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before}, {change}"
+    figures = f"phase {name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before}, {change}"
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
@@ -190,12 +190,16 @@ def lead(comparison: Comparison) -> list[str]:
 
 
 def _decided(others: Sequence[Contrast]) -> list[str]:
-    """Return a sentence for each group with significant differences: `new is worse than old in p50 and p99.`"""
+    """Return a sentence for each group with significant differences: `new is worse than old in phase a p50.`"""
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
         parts: list[str] = []
         for outcome in ("worse", "better"):
-            names = [name(contrast) for contrast in others if (contrast.label, contrast.outcome) == (label, outcome)]
+            names = [
+                f"phase {name(contrast)}"
+                for contrast in others
+                if (contrast.label, contrast.outcome) == (label, outcome)
+            ]
             if names:
                 shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"]
                 listed = f"{'; '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
