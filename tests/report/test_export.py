@@ -201,7 +201,25 @@ def test_cells_of_latex_tables_are_short_and_have_their_unit():
     table, notes = tabular("contrasts", Table(("measure", "result", "mean"), rows)).split(r"\end{tabular}")
     assert r"p50 & inconclusive$^{1}$ & 290 $\mu$s [280 $\mu$s, 300 $\mu$s] \\" in table
     assert r"p99 & worse: 2 runs & $^{1}$ \\" in table
-    assert notes.splitlines()[1:3] == [r"\par\raggedright", rf"$^{{1}}$ {long}\par"]
+    assert notes.splitlines()[0] == r"}\usebox0\par"
+    assert notes.splitlines()[2:4] == [rf"$^{{1}}$ {long}\par", r"\end{minipage}"]
+
+
+def test_latex_numbers_have_signs_and_powers_of_mathematics():
+    rows = [[Cell("a-1, 10-20, v1e-3"), Cell("9e-08", "[1.2e+10, 3]"), Cell("-1.00", "[-2, 5]")]]
+    text = tabular("contrasts", Table(("measure", "ratio", "delta"), rows))
+    assert "a-1, 10-20, v1e-3 & " in text
+    assert r"$9\times10^{-8}$ [$1.2\times10^{10}$, 3] & $-$1.00 [$-$2, 5] \\" in text
+
+
+def test_treatments_of_latex_tables_are_all_spelled_out_and_tall_rows_apart():
+    treatments = ("variant Redis, kind redis, appendfsync always", "variant PostgreSQL, kind postgresql")
+    rows = [[Cell("a"), Cell(text), Cell("2"), Cell("70.1 us", "[0 us, 143 us]")] for text in treatments]
+    text = tabular("cpu", Table(("phase", "treatment", "runs", "CPU per request"), rows, names=2))
+    assert "$^{" not in text
+    first, last = re.findall(r"^a & .*", text, re.MULTILINE)
+    assert first.endswith(r"\\ \addlinespace[3pt]")
+    assert last.endswith(r" \\")
 
 
 def test_latex_counts_read_as_on_the_page():

@@ -35,6 +35,11 @@ _EM = 0.53
 _ENVIRONMENTS = (("table", 227.0, (40, 24, 18, 14)), ("table*", 343.0, (40, 24, 18, 14, 10, 8)))
 #: Gap beside cells, in points.
 _GAP_POINTS = 2.0
+#: Gap between rows of several lines, in points.
+_ROW_GAP = 3.0
+#: Begin of the notes below a table: as wide as the table, but at least a share of the column.
+_NOTES_SHARE = 0.65
+_NOTES = rf"\begin{{minipage}}{{\ifdim\wd0<{_NOTES_SHARE}\linewidth {_NOTES_SHARE}\linewidth\else\wd0\fi}}\raggedright"
 #: Height for the rows and notes of a table on a page of LaTeX's article (550 points), which leaves room for a caption.
 _PAGE_POINTS = 500.0
 #: Font sizes of tables and the distances of their lines, in points. Computer Modern is wider at 7 points.
@@ -49,6 +54,8 @@ _QUANTITY = re.compile(
 _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 #: Places in names and paths where a line may end.
 _BREAK = re.compile(r"(?<=[_/=])(?=\w)|(?<=[^\W\d]\.)(?=\w)")
+#: A number with an exponent, such as 9e-08.
+_POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
@@ -191,7 +198,10 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
     """
     long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
     notes = _Notes(_merged(long))
-    rows = [[_parts(cell, notes if at else None) for at, cell in enumerate(row)] for row in table.rows]
+    rows = [
+        [_parts(cell, notes if at and table.columns[at] != "treatment" else None) for at, cell in enumerate(row)]
+        for row in table.rows
+    ]
     parts = [
         replace(layout, rows=[layout.rows[0], *body])
         for layout in _layouts([[[_Part(name)] for name in table.columns], *rows], table.names, notes)
@@ -208,22 +218,30 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
 
 def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[str]:
     """Return the LaTeX lines of a table or of a part of it, with its caption, label and notes."""
-    head, *body = [" & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\"
-                   for row in part.rows]  # fmt: skip
+    gaps = [rf" \addlinespace[{_ROW_GAP:g}pt]" * (max(map(len, row)) > 1) for row in part.rows]
+    # Rules have their own gaps.
+    gaps[0] = gaps[-1] = ""
+    head, *body = [
+        " & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\" + gap
+        for row, gap in zip(part.rows, gaps, strict=True)
+    ]
+    told = notes.of(part.rows)
     return [
         rf"\begin{{{part.environment}}}",
         r"\centering",
-        rf"\caption{{{_latex(caption)}}}\label{{tab:{label}}}",
+        # Classes for articles leave no space below captions.
+        rf"\caption{{{_latex(caption)}}}\label{{tab:{label}}}\vskip\abovecaptionskip",
         rf"\{part.size}\setlength{{\tabcolsep}}{{{_GAP_POINTS:g}pt}}%",
-        rf"\begin{{tabular}}{{@{{}}{part.sides}@{{}}}}",
+        (r"\sbox0{" if told else "") + rf"\begin{{tabular}}{{@{{}}{part.sides}@{{}}}}",
         r"\toprule",
         head,
         r"\midrule",
         *body,
         r"\bottomrule",
-        r"\end{tabular}",
-        *([r"\par\raggedright"] if notes.of(part.rows) else []),
-        *(rf"$^{{{note}}}$ {_latex(text, breaks=True)}\par" for text, note in notes.of(part.rows)),
+        r"\end{tabular}" + (r"}\usebox0\par" if told else ""),
+        *([_NOTES] if told else []),
+        *(rf"$^{{{note}}}$ {_latex(text, breaks=True)}\par" for text, note in told),
+        *([r"\end{minipage}"] if told else []),
         rf"\end{{{part.environment}}}",
     ]
 
@@ -303,10 +321,11 @@ class _Layout:
     def height(self, notes: _Notes) -> float:
         """Return the height of rows and notes in points."""
         points, distance = _SIZES[self.size]
-        lines = sum(max(map(len, row)) for row in self.rows)
+        tall = [max(map(len, row)) for row in self.rows]
+        lines = sum(tall)
         for text, _ in notes.of(self.rows):
-            lines += math.ceil(points * _ems(_Part(text)) / (0.9 * self.width))
-        return distance * lines
+            lines += math.ceil(points * _ems(_Part(text)) / (0.95 * _NOTES_SHARE * self.width))
+        return distance * lines + _ROW_GAP * sum(of_row > 1 for of_row in tall)
 
 
 def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
@@ -374,7 +393,8 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
 def _ems(line: _Part) -> float:
     """Return the width of a line in em, with the number of its note."""
     # LaTeX drops spaces at the end of a line.
-    return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or ""))
+    powers = 0.8 * len(_POWER.findall(line.text))
+    return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or "")) + powers
 
 
 def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
@@ -393,6 +413,8 @@ def _latex(text: str, *, breaks: bool = False) -> str:
     if breaks:
         text = _BREAK.sub("\N{ZERO WIDTH SPACE}", text)
     escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
+    escaped = _POWER.sub(r"$\1\\times10^{\2\3}$", escaped)
+    escaped = re.sub(r"(?<![^\s[(])-(?=\d)", "$-$", escaped)
     return re.sub(r"(?<=\d )us\b", r"$\\mu$s", escaped)
 
 
