@@ -62,16 +62,16 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
 /// Returns the fields of an answer in request order: the JSON of each, or `None` if the store did not return it. Ends
 /// before a field that is cut off.
 pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
-    found(answer).map(|(status, value)| (status == 0).then_some(value))
+    read_fields(answer).map(|(status, value)| (status == 0).then_some(value))
 }
 
 /// Returns the first status of a read field that tells more than that the document lacks the field.
 pub fn unreadable(answer: &Response<'_>) -> Option<u16> {
-    found(answer).map(|(status, _)| status).find(|status| ![0, MISSING].contains(status))
+    read_fields(answer).map(|(status, _)| status).find(|status| ![0, MISSING].contains(status))
 }
 
 /// Returns the status and the JSON of each field of an answer, in request order. Ends before a field that is cut off.
-fn found<'a>(answer: &Response<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
+fn read_fields<'a>(answer: &Response<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {
         let (head, after) = rest.split_at_checked(6)?;
