@@ -186,8 +186,8 @@ def _treatments(curves: PhaseCurves) -> Table | None:
     columns, rows = scale_words.treatment_rows(curves)
     note = (
         "Throughput: means over repetitions with 95 % intervals, with one relative variance pooled over all treatments"
-        " in this table. p50 and p99: medians over repetitions. Intervals include the bounds from delays and limits of the load"
-        " generator."
+        " in this table. p50 and p99: medians over repetitions. Intervals include the bounds from delays and limits of"
+        " the load generator."
     )
     note = f"{note} {scale_words.times_text(curves)}".strip()
     return Table(columns, rows, names=0, note=note) if rows else None

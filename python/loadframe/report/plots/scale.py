@@ -50,8 +50,8 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
     ]
     note = (
         "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. Other"
-        " sections pool over one curve or use the runs of one group, so their intervals of the same figures differ. p50:"
-        f" median response time of {_operations(curves)}. Lines connect points; they are not fits."
+        " sections pool over one curve or use the runs of one group, so their intervals of the same figures differ."
+        f" p50: median response time of {_operations(curves)}. Lines connect points; they are not fits."
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
     figures = [_figure(curve, f"over-{number}") for number, curve in enumerate(curves)]
