@@ -168,8 +168,8 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         rows,
         names=0,
         note=f"Throughput: means over repetitions{selection}. 95 % intervals with one relative variance, pooled over"
-        " all treatments of these curves. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians over"
-        f" repetitions. In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
+        " all treatments of these curves. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians"
+        f" over repetitions. In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
     )
 
 
