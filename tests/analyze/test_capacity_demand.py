@@ -159,3 +159,41 @@ def test_block_effects_widen_the_interval_of_the_curves_level():
         widths.append(float(high[0] / low[0]))
     assert widths[0] > 1.4, "the mean of three nights is known to t(0.975, 2) times 6 % either way"
     assert widths[1] < 1.1
+
+
+def test_one_measured_size_is_named_as_not_enough():
+    for size, start in ((1, "1 node is not enough for"), (3, "3 nodes are not enough for")):
+        _, words = said(9_000.0, [capacity(size, 100.0, 101.0, 102.0)], None)
+        assert words.startswith(f"{start} 9,000 requests/s. Measure larger clusters")
+
+
+@pytest.mark.parametrize(
+    ("found", "why", "remedy"),
+    [
+        ("less_on_more_nodes", "larger clusters sustained less than smaller ones", "Find the cause (see the warnings)"),
+        ("fresh_node", "new nodes were still cold, so the figures may be too low", "Set a longer warmup"),
+    ],
+)
+def test_doubtful_capacities_are_not_extrapolated(found, why, remedy):
+    for load in (700.0, 1900.0):
+        answer = demand(load, "", AMDAHL, FITTED, [found])
+        words = sentence(answer, 8)
+        assert (answer.nodes, answer.least, answer.extrapolated) == (None, None, False)
+        assert words.startswith(
+            f"It is open how many nodes sustain {load:,.0f} requests/s: no measured cluster did, but"
+        )
+        assert f"but {why}. {remedy}" in words
+    # Between measured sizes the next measured one is known to suffice.
+    answer = demand(410.0, "", AMDAHL, FITTED, [found])
+    assert (answer.nodes, answer.measured) == (6, True)
+    assert sentence(answer, 8).endswith("6 nodes were measured.")
+
+
+def test_an_inconclusive_curve_is_not_extrapolated():
+    falling = [capacity(1, 150.0), capacity(2, 18.0), capacity(3, 18.0)]
+    fitted, _ = curve(falling)
+    assert not fitted.best_model.settled
+    answer, words = said(300.0, falling, fitted)
+    assert (answer.nodes, answer.extrapolated) == (None, False)
+    assert "EXTRAPOLATED" not in words
+    assert "the data do not show how throughput grows with more nodes. Measure larger clusters" in words

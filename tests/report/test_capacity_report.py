@@ -55,7 +55,7 @@ SLOW = [(30.0, False), (30.0, False), (10.0, True), (10.0, True), (10.0, True)]
 @pytest.mark.parametrize(("warmup", "short"), [(5.0, True), (60.0, False)])
 def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, short):
     trials = {1: [(60.0, True)] * 3, 2: SLOW}
-    path = write_capacity(tmp_path / "e", trials, warmup=warmup)
+    path = write_capacity(tmp_path / "e", trials, warmup=warmup, demands=[300.0])
     description = json.loads((path / "experiment.json").read_text())
     description["search"] |= {"start": 30.0, "factor": 3.0, "precision": 5.0}
     (path / "experiment.json").write_text(json.dumps(description))
@@ -66,6 +66,14 @@ def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, short):
     assert ("JVM" in warning["remedy"]) is short
     assert "2 nodes sustained less load" in printed(report)
     assert "2 nodes sustained less load" in Page(report.page).text
+    open_ = (
+        "It is open how many nodes sustain 300 requests/s: no measured cluster did, but larger clusters sustained less"
+    )
+    (entry,) = report.document["demands"]
+    assert entry["sentence"].startswith(open_)
+    assert (entry["nodes"], entry["extrapolated"]) == (None, False)
+    assert open_ in printed(report)
+    assert report.page.answer[0].startswith(open_)
 
 
 def test_a_rate_that_failed_below_one_that_passed_is_a_warning(tmp_path):

@@ -5,7 +5,7 @@ sustain it (Henning and Hasselbring, Theodolite).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 #: The curve is used up to this multiple of the largest measured number of nodes.
 _REACH = 2
+#: By the code of a warning: why measured capacities show neither that more nodes sustain more, nor how much, and the
+#: remedy.
+_DOUBTS = {
+    "less_on_more_nodes": ("larger clusters sustained less than smaller ones", "find the cause (see the warnings)"),
+    "fresh_node": ("new nodes were still cold, so the figures may be too low", "set a longer warmup, such as 5m"),
+}
+_INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "measure larger clusters or more often")
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,15 @@ class Demand:
     least: int | None
     most: int | None
     measured: bool  #: the number of nodes was measured; else it comes from the curve
-    extrapolated: bool  #: it exceeds the largest measured number of nodes
+    extrapolated: bool  #: the curve beyond the largest measured number of nodes was used
     reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
     #: Whether some number of nodes has only one search, which does not give an interval.
     single: bool
     #: The smallest number of nodes whose only search neither passed nor failed at this load; None if all decided.
     undecided: int | None
+    sizes: int = 0  #: how many numbers of nodes have a known capacity
+    #: Why the data leave the question open, and the remedies; empty if measurements answer it.
+    doubts: tuple[tuple[str, str], ...] = ()
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
@@ -86,11 +96,23 @@ def _resolution(capacities: Sequence[Capacity]) -> float:
     return max(math.sqrt(max(error - fmean(shown or [0.0]), 0.0)), RESOLUTION)
 
 
-def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "ScalabilityFit | None") -> Demand:
+def demand(
+    rate: float,
+    words: str,
+    capacities: Sequence[Capacity],
+    fitted: "ScalabilityFit | None",
+    found: Collection[str] = (),
+) -> Demand:
     """Return the number of nodes that sustain a rate (1/s), by measured capacities and the fitted curve.
 
-    `words` is the load in words, for sentences.
+    `words` is the load in words, for sentences. `found` are the codes of the warnings about the capacities: some of
+    them, like an inconclusive fit, leave only measured numbers of nodes as answers.
     """
+    doubts = [doubt for code, doubt in _DOUBTS.items() if code in found]
+    if fitted is not None and not fitted.best_model.settled:
+        doubts.append(_INCONCLUSIVE)
+    if doubts:
+        fitted = None
     rates = {
         # An upper bound sustains no rate for certain.
         capacity.nodes: replace(capacity.rate, value=0.0) if capacity.kind is Kind.UPPER_BOUND else capacity.rate
@@ -118,8 +140,15 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
     single = any(len(capacity.conclusive) == 1 for capacity in capacities)
-    beyond = nodes is None or nodes > largest
-    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single, undecided)
+    reach = max(bands, default=0)
+    beyond = (reach if nodes is None else nodes) > largest
+    if nodes is not None:
+        doubts = []
+    elif doubts:
+        least = None
+    return Demand(
+        rate, words, nodes, least, most, nodes in rates, beyond, reach, single, undecided, len(rates), tuple(doubts)
+    )
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
@@ -142,12 +171,21 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
 
 def _none_known(answer: Demand, largest: int, load: str) -> str:
     """Return the sentence of a load that no number of nodes is known to sustain; arguments as of `sentence`."""
+    if answer.doubts:
+        causes, remedies = zip(*answer.doubts, strict=True)
+        which = "the measured cluster did not" if answer.sizes == 1 else "no measured cluster did"
+        todo = "; ".join([*remedies, "then repeat the searches"])
+        return (
+            f"It is open how many nodes sustain {load}: {which}, but {'; '.join(causes)}. {todo[0].upper()}{todo[1:]}."
+        )
     perhaps = answer.undecided or answer.least
     if perhaps:
         why = "which the intervals allow"
         if answer.undecided:
             why = "whose only search did not decide this load"
         none = f"It is inconclusive whether {format_nodes(perhaps)}, {why}, can sustain {load}"
+    elif answer.sizes == 1:
+        none = f"{format_nodes(largest)} {'is' if largest == 1 else 'are'} not enough for {load}"
     elif answer.reach <= largest:
         none = f"No measured cluster, up to {format_nodes(largest)}, sustains {load}"
     else:
