@@ -107,3 +107,18 @@ def test_the_nodes_of_an_existing_cluster_are_those_that_its_runs_recorded(tmp_p
     assert [capacity["nodes"] for capacity in report.document["capacities"]] == [2]
     assert "2 nodes" in printed(report)
     assert "1 node" not in printed(report)
+
+
+def test_failures_that_the_search_did_not_count_are_named(tmp_path):
+    # 25/s failed once before 35.36/s passed, and once more after it.
+    tried = [(50.0, False), (50.0, False), (25.0, False), (25.0, True), (35.36, False), (35.36, True), (35.36, False),
+             (25.0, True), (25.0, False), (25.0, True)]  # fmt: skip
+    for place, changed, names in ((0, tried, "b1-nodes1-t2"), (1, [*tried[:2], *tried[3:]], None)):
+        path = write_capacity(tmp_path / str(place), {1: changed}, search={"start": 50.0, "least": 1.0, "most": 800.0,
+                              "factor": 2.0, "precision": 0.5})  # fmt: skip
+        report = read_report(path)
+        assert report.document["capacities"][0]["bracket"] == {"held": 25.0, "failed": 35.36}
+        told = " ".join(printed(report).split())
+        assert "failed at most one that counts" in told
+        assert (f"did not count 1 failed trial at its answer ({names})" in told) == (names is not None)
+        assert ("not counted" in Page(report.page).text) == (names is not None)

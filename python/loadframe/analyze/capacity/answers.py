@@ -79,6 +79,15 @@ class Search:
         return self.answer is not None and self.answer.kind is not Kind.UNKNOWN
 
     @property
+    def uncounted(self) -> tuple[Attempt, ...]:
+        """The failed trials at the answer that the search took for those of a cold store."""
+        held = self.answer and self.answer.rate
+        failed = [one for one in self.attempts if one.trial == Trial(one.rate, Outcome.FAILED) and one.rate == held]
+        counted = warm([one.trial for one in self.attempts]).count(Trial(held or 0.0, Outcome.FAILED))
+        # The earliest ones precede a pass.
+        return tuple(failed[: len(failed) - counted])
+
+    @property
     def nearest(self) -> Attempt | None:
         """The failed trial with the lowest rate above the answer, or None without one."""
         held = (self.answer and self.answer.rate) or 0.0

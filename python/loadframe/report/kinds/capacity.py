@@ -176,7 +176,7 @@ def _trials(capacity: Capacity) -> Table:
         [
             Cell(attempt.run),
             Cell(attempt.judgement.outcome.value, tone=_TONES[attempt.judgement.outcome]),
-            Cell("; ".join(attempt.judgement.reasons)),
+            Cell("; ".join([*attempt.judgement.reasons, *["not counted"] * (attempt in search.uncounted)])),
             Cell(f"{attempt.rate:g}", number=Number(attempt.rate)),
             *([count_cell(attempt.offered)] if random else []),
             seconds_cell(attempt.judgement.response, attempt.judgement.operation or ""),
