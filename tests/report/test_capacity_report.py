@@ -25,6 +25,8 @@ def test_the_answers_to_the_demands_come_first_and_unfolded(tmp_path):
     unfolded = " ".join(" ".join(Page(report.page).unfolded).split())
     answer = unfolded[: unfolded.index("Trials")]
     assert NEED in answer
+    for row in ("nodes 1 at least 60 at least", "nodes 2 at least 60 at least"):
+        assert row in answer
     assert "55 requests/s needs 1 node" in answer
     assert report.page.answer[0].startswith(NEED)
     told = printed(report)

@@ -137,6 +137,8 @@ def _page(
         capacities
     )
     unit = capacity_words.unit_of(capacities.bounds.over)
+    columns, rows = _capacity_rows(capacities)
+    sizes = Table(columns, [list(map(Cell, row)) for row in rows]) if len(rows) > 1 else None
     example = next((run.run for run in capacities.folder.runs if run.run and run.status == "done"), None)
     return render(
         "capacity.html.j2",
@@ -149,7 +151,8 @@ def _page(
             *demands,
             *(capacity_words.sentence(capacity, capacities.slo) for capacity in capacities.capacities),
         ],
-        shown=max(len(demands), 2),
+        shown=len(demands) if sizes and demands else max(len(demands), 2),
+        sizes=sizes,
         warned=capacity_words.warned_text(capacities),
         limits=capacity_words.limits(capacities),
         warnings=warnings(capacities),
@@ -167,6 +170,22 @@ def _page(
         facts=experiment_facts(capacities.folder, example),
         file=description.get("file", ""),
     )
+
+
+def _capacity_rows(capacities: Capacities) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the titles and rows of the table of capacities: a row for each treatment."""
+    counted = any(capacity_words.counts_documents(capacity) for capacity in capacities.capacities)
+    columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
+    rows = [
+        (
+            treatment_text(capacity.treatment) or f"nodes {capacity.nodes}",
+            capacity_words.rate_text(capacity),
+            *(capacity_words.documents_text(capacity),) * counted,
+            str(sum(len(search.attempts) for search in capacity.searches)),
+        )
+        for capacity in capacities.capacities
+    ]
+    return columns, rows
 
 
 def _trials(capacity: Capacity) -> Table:
@@ -207,15 +226,10 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
         console.print(Text(words, style="bold"))
     if answers:
         console.print()
-    counted = any(capacity_words.counts_documents(capacity) for capacity in capacities.capacities)
-    columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
+    columns, rows = _capacity_rows(capacities)
     table = TerminalTable(columns)
-    for capacity in capacities.capacities:
-        name = treatment_text(capacity.treatment) or f"nodes {capacity.nodes}"
-        trials = str(sum(len(search.attempts) for search in capacity.searches))
-        table.add(
-            name, capacity_words.rate_text(capacity), *(capacity_words.documents_text(capacity),) * counted, trials
-        )
+    for row in rows:
+        table.add(*row)
     table.print(console)
     console.print()
     more.print(console)
