@@ -168,15 +168,15 @@ def test_one_measured_size_is_named_as_not_enough():
 
 
 @pytest.mark.parametrize(
-    ("found", "why", "remedy"),
+    ("code", "why", "remedy"),
     [
         ("less_on_more_nodes", "larger clusters sustained less than smaller ones", "Find the cause (see the warnings)"),
         ("fresh_node", "new nodes were still cold, so the figures may be too low", "Set a longer warmup"),
     ],
 )
-def test_doubtful_capacities_are_not_extrapolated(found, why, remedy):
+def test_doubtful_capacities_are_not_extrapolated(code, why, remedy):
     for load in (700.0, 1900.0):
-        answer = demand(load, "", AMDAHL, FITTED, [found])
+        answer = demand(load, "", AMDAHL, FITTED, [code])
         words = sentence(answer, 8)
         assert (answer.nodes, answer.least, answer.extrapolated) == (None, None, False)
         assert words.startswith(
@@ -184,7 +184,7 @@ def test_doubtful_capacities_are_not_extrapolated(found, why, remedy):
         )
         assert f"but {why}. {remedy}" in words
     # Between measured sizes the next measured one is known to suffice.
-    answer = demand(410.0, "", AMDAHL, FITTED, [found])
+    answer = demand(410.0, "", AMDAHL, FITTED, [code])
     assert (answer.nodes, answer.measured) == (6, True)
     assert sentence(answer, 8).endswith("6 nodes were measured.")
 

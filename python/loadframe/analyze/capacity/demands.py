@@ -101,14 +101,14 @@ def demand(
     words: str,
     capacities: Sequence[Capacity],
     fitted: "ScalabilityFit | None",
-    found: Collection[str] = (),
+    codes: Collection[str] = (),
 ) -> Demand:
     """Return the number of nodes that sustain a rate (1/s), by measured capacities and the fitted curve.
 
-    `words` is the load in words, for sentences. `found` are the codes of the warnings about the capacities: some of
+    `words` is the load in words, for sentences. `codes` are those of the warnings about the capacities: some of
     them, like an inconclusive fit, leave only measured numbers of nodes as answers.
     """
-    doubts = [doubt for code, doubt in _DOUBTS.items() if code in found]
+    doubts = [doubt for code, doubt in _DOUBTS.items() if code in codes]
     if fitted is not None and not fitted.best_model.settled:
         doubts.append(_INCONCLUSIVE)
     if doubts:

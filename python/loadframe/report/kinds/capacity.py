@@ -116,10 +116,10 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     answers = []
     known = any(capacity.rate for capacity in capacities.capacities)
     largest = max((capacity.nodes for capacity in capacities.capacities if known and capacity.conclusive), default=0)
-    found = {warning.code for warning in warnings(capacities)}
+    codes = {warning.code for warning in warnings(capacities)}
     for asked in capacities.folder.description.get("demands", []):
         rate, words = capacity_words.demand_text(asked)
-        answer = demand(rate, words, capacities.capacities, fitted, found)
+        answer = demand(rate, words, capacities.capacities, fitted, codes)
         answers.append((answer, demand_sentence(answer, largest, capacity_words.unit_of(capacities.bounds.over))))
     return answers
 
