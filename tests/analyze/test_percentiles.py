@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze import percentiles
-from loadframe.analyze.percentiles import Percentile, is_too_short, monotone, percentiles_of, ranks
+from loadframe.analyze.percentiles import Percentile, is_too_short, mean_arrivals, monotone, percentiles_of, ranks
 from simulated import Truth, write_run
 
 
@@ -104,3 +104,11 @@ def test_a_percentile_of_few_requests_is_marked(tmp_path):
     response = run.summary.phases[0].operations["range_100"].response
     for name, percentile in result.items():
         assert percentile.low <= percentile.value == response.at(name) <= percentile.high
+
+
+@pytest.mark.parametrize("needed", [20, 1000, 10_000])
+def test_a_proposed_duration_gives_enough_poisson_arrivals_in_each_of_ten_runs(needed):
+    random = np.random.default_rng(3)
+    short = [min(random.poisson(mean_arrivals(needed), 10)) < needed for _ in range(200)]
+    assert np.mean(short) < 0.01
+    assert mean_arrivals(needed) < needed + 4 * math.sqrt(needed) + 16

@@ -50,7 +50,7 @@ def test_one_run_does_not_tell_whether_a_bound_holds(results):
 @pytest.mark.parametrize(
     ("kind", "needed"),
     [
-        ("p99", "p99 needs at least 1,000 (a duration of 5 s)"),
+        ("p99", "p99 needs at least 1,000 (a duration of 6 s)"),
         ("p50", None),
         ("p99.9", "p99.9 needs at least 10,000"),
     ],

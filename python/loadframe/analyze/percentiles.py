@@ -39,6 +39,8 @@ Array = npt.NDArray[np.float64]
 
 #: Smallest number of requests beyond a percentile; with fewer it depends on single requests.
 ENOUGH = 10
+#: Standard deviations of the number of Poisson arrivals, which a proposed duration allows for.
+_SURELY = 4
 #: Smallest number of seconds from which a variation is estimated.
 _LEAST_SECONDS = 5
 #: Probability beyond each end of an interval.
@@ -49,6 +51,14 @@ _BATCHES = 8
 _STRETCH, _MOST_BATCHES = 10, 32
 #: Smallest effective number of independent seconds for an interval.
 _LEAST_INDEPENDENT = 10
+
+
+def mean_arrivals(needed: int) -> float:
+    """Return the mean of a number of Poisson arrivals that is at least `needed`, but for four standard deviations.
+
+    It solves mean - 4 sqrt(mean) = needed: with a mean of `needed` itself, half of the runs would have too few.
+    """
+    return (_SURELY / 2 + math.sqrt(_SURELY**2 / 4 + needed)) ** 2
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_
 from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.percentiles import ENOUGH
+from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.analyze.summary import QUANTILES
 from loadframe.analyze.telemetry import fresh_nodes
@@ -481,7 +481,7 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
             bounds = limits.get(count.operation, slo)
             needed = math.ceil(ENOUGH / (1 - QUANTILES[bounds.percentile]) - 1e-6)
             if bounds.response is not None and bounds.of != "failures" and count.due < needed:
-                short.append((needed / count.due, attempt, count, bounds.percentile))
+                short.append((mean_arrivals(needed) / count.due, attempt, count, bounds.percentile))
     if short:
         factor, attempt, count, percentile = max(short, key=lambda one: one[0])
         of = f" of {count.operation}" if count.operation else ""

@@ -3,6 +3,7 @@
 Throughput counts requests (`throughput`) or documents (`documents`) that the store accepted or returned.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
-from loadframe.analyze.percentiles import ENOUGH
+from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.record.schema.figures import OperationFigures
@@ -39,7 +40,7 @@ USUAL = ("throughput", "p50", "p99")
 
 @dataclass(frozen=True)
 class FewRequests:
-    """Too few requests for a percentile: their number, the needed number, and the duration that gives it, s."""
+    """Too few requests for a percentile: their number, the needed number, and the duration that surely gives it, s."""
 
     count: int
     needed: int
@@ -157,7 +158,7 @@ class Measure:
             figures, phase = run.figures(self.phase, self.operation or ""), run.phase(self.phase)
             latency = getattr(figures, _RESPONSES[self.kind][0]) if figures else None
             if latency and phase and latency.count < (fewest.count if fewest else needed):
-                duration = phase.duration * needed / latency.count if latency.count else None
+                duration = math.ceil(phase.duration * mean_arrivals(needed) / latency.count) if latency.count else None
                 fewest = FewRequests(latency.count, needed, duration)
         return fewest
 
