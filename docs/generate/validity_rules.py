@@ -71,7 +71,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "straggler": {**_PHASE, "rank": "rank 3 (node4)", "share": 0.5, "limit": STRAGGLING, "others": 0},
     "reader_cpu": {"phase": "ingest", "source": "events", "share": 0.95, "shared": False},
     "imprecise": {**_PHASE, "precision": 0.05, "duration": 1800.0, "widest": 0.081},
-    "not_achieved": {**_PHASE, "achieved": 0.871},
+    "not_achieved": {**_PHASE, "achieved": 0.871, "warmup": 60.0},
     "backlog": {**_PHASE, "inherited": 4200, "achieved": 0.995},
     "no_steady_state": {**_PHASE, "limit": 300.0},
     "queue_not_empty": {**_PHASE, "limit": 60.0},

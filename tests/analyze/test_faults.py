@@ -45,7 +45,7 @@ def test_rules_name_the_component_to_blame():
         (rules.NETWORK, {"share": 0.801}, "80.1 %"),
         (rules.GENERATOR_CEILING, {"share": 0.801, "threads": 1}, "80.1 %"),
         (rules.READER_CPU, {"source": "s", "share": 0.801, "shared": True}, "80.1 %"),
-        (rules.NOT_ACHIEVED, {"achieved": 0.98996}, "98.996 %"),
+        (rules.NOT_ACHIEVED, {"achieved": 0.98996, "warmup": 60.0}, "98.996 %"),
         (rules.LATENESS, {"lateness": 5.01e-3, "response": 0.1, "stolen": 0.0}, "5.01 %"),
         (rules.LOOP_LAG, {"lag": 1.0002e-3, "response": 0.01, "stolen": 0.0}, "1.0002 ms"),
         (rules.STALLED, {"longest": 0.50004, "away": 0.01, "stolen": 0.0}, "500.04 ms"),

@@ -231,6 +231,20 @@ def test_an_open_load_must_be_achieved():
     assert codes(replace(QUIET, achieved=0.98), OPEN) == ["not_achieved"]
 
 
+@pytest.mark.parametrize(
+    ("warmup", "words"),
+    [(0.0, "without a warm-up, the store may also be cold"), (1.0, "after a warm-up of 1 s, the"), (30.0, None)],
+)
+def test_an_overload_soon_after_the_start_may_be_a_cold_store(warmup, words):
+    measured = phase("range", {"range": operation(100.0)})
+    measured = replace(measured, warmup=warmup, streams=(StreamSummary("main", OPEN),))
+    judged = judge([JudgedPhase(measured, replace(QUIET, achieved=0.9), np.full(30, 100.0))], ())
+    (reason,) = [reason for reason in judged.reasons if reason.code == "not_achieved"]
+    assert "the rate exceeds the capacity" in reason.remedy
+    assert ("cold" in reason.remedy) == bool(words)
+    assert (words or "") in reason.remedy
+
+
 def test_one_dropped_request_in_a_thousand_is_let_pass():
     assert codes(pacing=OPEN, dropped=1) == []
     assert codes(pacing=OPEN, dropped=2) == ["dropped"]

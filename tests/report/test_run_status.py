@@ -50,7 +50,7 @@ def test_the_verdict_records_the_figure_that_compares_reasons_of_a_rule(tmp_path
         name: [it.severity for it in reasons if it.code == "generator_cpu"] for name, reasons in recorded.items()
     }
     assert severities == {"mild": [0.9], "bad": [0.97]}
-    low, high = (NOT_ACHIEVED(phase="b", achieved=share) for share in (0.1, 0.9))
+    low, high = (NOT_ACHIEVED(phase="b", achieved=share, warmup=60.0) for share in (0.1, 0.9))
     assert severity_of(low) > severity_of(high), "the smaller share is worse"
 
 

@@ -24,6 +24,7 @@ from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.analyze.summary import QUANTILES
 from loadframe.analyze.telemetry import fresh_nodes
+from loadframe.analyze.verdict.rules import SHORT_WARMUP
 from loadframe.base.units import format_duration
 from loadframe.record import Run
 
@@ -410,13 +411,11 @@ _OFFERED_RATE = Rule(
     " request} with Poisson arrivals varies more than the precision of the search ({precision:share1})",
     "set duration: {duration:duration} or longer in the measured phase, or arrivals: constant",
 )
-#: Warm-ups below this many seconds may leave caches cold and a JVM uncompiled.
-_SHORT_WARMUP = 30.0
 
 
 def _short(warmup: float | None) -> str:
     """Return a short warm-up, s, as a possible cause; empty if it is long or automatic."""
-    if warmup is None or warmup >= _SHORT_WARMUP:
+    if warmup is None or warmup >= SHORT_WARMUP:
         return ""
     return (
         f" (the warm-up of {format_duration(warmup)} is short: caches may be cold, and a store on a JVM not yet"

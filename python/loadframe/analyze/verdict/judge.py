@@ -312,7 +312,7 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
     if stall > rules.STALL_LIMIT or away > rules.AWAY_LIMIT:
         yield rules.STALLED(**where, stolen=stolen, longest=stall, away=away)
     if figures.achieved is not None and figures.achieved < rules.ACHIEVED_LIMIT:
-        yield rules.NOT_ACHIEVED(phase=name, achieved=figures.achieved)
+        yield rules.NOT_ACHIEVED(phase=name, achieved=figures.achieved, warmup=phase.summary.warmup)
     yield from _backlog(phase)
 
 

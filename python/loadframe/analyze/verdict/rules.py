@@ -68,6 +68,8 @@ STALL_LIMIT = 0.5
 AWAY_LIMIT = 0.02
 #: A rank that starts later than this (s) misses a visible share of its first second.
 BEGAN_LATE_LIMIT = 0.05
+#: Warm-ups below this many seconds may leave caches cold and a JVM uncompiled.
+SHORT_WARMUP = 30.0
 #: Below this share of its rate, an open load was not achieved.
 ACHIEVED_LIMIT = 0.99
 #: Nodes lack the processor time that other programs use, if little is idle.
@@ -281,6 +283,15 @@ def _busy_reader(shared: bool) -> str:
     return "use a lower rate, or let several ranks read a part of the source each"
 
 
+def _unachieved(warmup: float) -> str:
+    """Return the remedy for an unachieved rate after a warm-up of `warmup` s."""
+    remedy = "the rate exceeds the capacity: lower it, or treat this run as an overload test"
+    if warmup >= SHORT_WARMUP:
+        return remedy
+    after = f"after a warm-up of {format_duration(warmup)}" if warmup else "without a warm-up"
+    return f"{remedy}; {after}, the store may also be cold: repeat with warmup: 60s (--warmup 60s)"
+
+
 def _imprecise(phase: str, precision: float, duration: float, widest: float | None) -> str:
     """Return the cause: a window missed its precision.
 
@@ -421,7 +432,7 @@ NOT_ACHIEVED = ValidityRule(
     "not_achieved",
     "in phase {phase} the load achieved only"
     f" {{achieved:share1 beside {ACHIEVED_LIMIT}}} of the offered rate in time (limit {format_share(ACHIEVED_LIMIT)})",
-    "the rate exceeds the capacity: lower it, or treat this run as an overload test",
+    _unachieved,
     fault="store",
     effect="result",
     severity="-achieved",
