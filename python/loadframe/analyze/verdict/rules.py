@@ -289,7 +289,7 @@ def _unachieved(warmup: float) -> str:
     if warmup >= SHORT_WARMUP:
         return remedy
     after = f"after a warm-up of {format_duration(warmup)}" if warmup else "without a warm-up"
-    return f"{remedy}; {after}, the store may also be cold: repeat with warmup: 60s (--warmup 60s)"
+    return f"{remedy}; the store may also be cold {after}: set 60 s (--warmup, or warmup in the file)"
 
 
 def _imprecise(phase: str, precision: float, duration: float, widest: float | None) -> str:
