@@ -40,7 +40,7 @@ USUAL = ("throughput", "p50", "p99")
 
 @dataclass(frozen=True)
 class FewRequests:
-    """Too few requests for a percentile: their number, the needed number, and the duration that surely gives it, s."""
+    """Too few requests for a percentile: their number, the needed number, and the duration to set, s."""
 
     count: int
     needed: int
