@@ -106,13 +106,13 @@ def test_json_has_points_series_and_changes(folder):
 def test_changes_of_two_stores_in_one_folder_name_their_stores(folder):
     later = CHANGED + 3
     for night in range(NIGHTS):
-        own = folder / f"night-{night:02}"
-        source = own if night >= later else folder / f"night-{night % CHANGED:02}"
+        target = folder / f"night-{night:02}"
+        source = target if night >= later else folder / f"night-{night % CHANGED:02}"
         for run in ("run-0", "run-1"):
-            shutil.copytree(source / run, own / f"late-{run}")
-            manifest = json.loads((own / run / "manifest.json").read_text())
+            shutil.copytree(source / run, target / f"late-{run}")
+            manifest = json.loads((target / run / "manifest.json").read_text())
             manifest["store"]["kind"] = "redis"
-            (own / f"late-{run}" / "manifest.json").write_text(json.dumps(manifest))
+            (target / f"late-{run}" / "manifest.json").write_text(json.dumps(manifest))
     history = read_history(folder, ["throughput"])
     assert [(it["title"], it["label"]) for it in history.as_dict()["changes"]] == [
         ("redis", commit(later)[:12]),
