@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, Statement};
 use super::connection::Broken;
 use super::error::{is_of_data, request as request_failure};
 use super::request::Param;
-use super::statements::{Turn, columns, names};
+use super::statements::{Turn, no_name, quoted_columns};
 use super::table::Table;
 use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::exchanges::add_line;
@@ -30,18 +30,13 @@ struct Document<'a> {
     values: Vec<Param<'a>>,
 }
 
-/// Documents with the same columns; the key contains the column names.
-type Group<'a> = (Vec<u8>, Vec<Document<'a>>);
+/// Documents with the same columns; the key contains the column names, each followed by a zero byte.
+type Group<'a> = (String, Vec<Document<'a>>);
 
 /// Sends the documents of request `k`, or those at the positions `only`. Returns the reply of [`Tally::settle`]: the
 /// number of written documents, and the positions of failed ones. A broken connection or a timeout fails the documents
-/// of its statement. The error is for a column name that is not text.
-pub async fn ask(
-    turn: &mut Turn<'_>,
-    table: &Table,
-    (bulk, only): (&Bulk, Option<&[u32]>),
-    k: u64,
-) -> Result<Reply, Failure> {
+/// of its statement.
+pub async fn ask(turn: &mut Turn<'_>, table: &Table, (bulk, only): (&Bulk, Option<&[u32]>), k: u64) -> Reply {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let first = k % bulk.requests().max(1) * bulk.size;
@@ -59,13 +54,12 @@ pub async fn ask(
     // Statements are prepared before the first is sent, so that the service time excludes it.
     let mut ready = Vec::new();
     for (key, documents) in &groups {
-        let columns = table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
-        let columns = if bulk.action == Action::Delete { Vec::new() } else { columns };
+        let columns = if bulk.action == Action::Delete { Vec::new() } else { columns(table, key) };
         // `ON CONFLICT DO NOTHING` changes no row if the document exists.
         let kept = text(table, bulk.action, &columns, 1).ends_with("DO NOTHING");
         let most = (VALUES / (columns.len() + 1)).max(1);
         for chunk in documents.chunks(most) {
-            match prepare(turn, table, bulk.action, (key, &columns), chunk.len()).await {
+            match prepare(turn, table, bulk.action, (key.as_bytes(), &columns), chunk.len()).await {
                 Ok(statements) => ready.push((chunk, statements, kept)),
                 Err(failure) => tally.fail_at(&places(chunk), failure),
             }
@@ -82,16 +76,19 @@ pub async fn ask(
     let reply = tally.settle(sent, done);
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {
-            let columns =
-                table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
-            add_line(&mut shown.request, &text(table, bulk.action, &columns, documents.len().min(2)));
+            add_line(&mut shown.request, &text(table, bulk.action, &columns(table, key), documents.len().min(2)));
         }
         add_line(&mut shown.answer, &format!("{} documents", reply.documents));
     }
-    Ok(reply)
+    reply
 }
 
-/// Reads a document of the corpus. Returns the names of its columns, each followed by a zero byte, and the document.
+/// Returns the quoted columns of documents with this key: their fields, or the column of whole documents.
+fn columns(table: &Table, key: &str) -> Vec<String> {
+    table.document.as_ref().map_or_else(|| quoted_columns(key), |document| vec![document.clone()])
+}
+
+/// Reads a document of the corpus. Returns the key of its group, and the document.
 /// `number` is its id if the workload names no id field; `place` is its position in the request.
 fn read<'a>(
     bulk: &Bulk,
@@ -99,10 +96,9 @@ fn read<'a>(
     line: &'a [u8],
     number: u64,
     place: u32,
-) -> Result<(Vec<u8>, Document<'a>), Failure> {
-    let key = table.key.trim_matches('"');
-    let field = bulk.id.as_deref().unwrap_or(key);
-    let mut names = Vec::new();
+) -> Result<(String, Document<'a>), Failure> {
+    let field = bulk.id.as_deref().unwrap_or(table.key.trim_matches('"'));
+    let mut key = Vec::new();
     let mut id = None;
     let mut values = Vec::new();
     let read = fields(line, |name, value| {
@@ -112,14 +108,14 @@ fn read<'a>(
                 value => Param::Scalar(value),
             });
         } else if table.document.is_none() && bulk.action != Action::Delete {
-            names.extend_from_slice(name);
-            names.push(0);
+            key.extend_from_slice(name);
+            key.push(0);
             values.push(Param::Scalar(value));
         }
         Ok(())
     });
     read.map_err(|_| Failure::new(ErrorClass::Client, "a document of the corpus is not a JSON object"))?;
-    self::names(&names)?;
+    let key = String::from_utf8(key).map_err(|_| no_name())?;
     if table.document.is_some() && bulk.action != Action::Delete {
         values.push(Param::Scalar(Scalar::Json(line)));
     }
@@ -131,7 +127,7 @@ fn read<'a>(
             return Err(Failure::new(ErrorClass::Client, format!("a document has no field \"{field}\" for its id")));
         }
     };
-    Ok((names, Document { place, id, values }))
+    Ok((key, Document { place, id, values }))
 }
 
 /// Returns the statement for an action on `rows` documents with these columns.
@@ -315,8 +311,8 @@ mod tests {
         let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 1}))]);
         let corpus = Corpora::open(&corpora, 1).unwrap().get("trips").unwrap();
         let bulk = Bulk { collection: "t".to_owned(), corpus, size: 1, action: Action::Index, id: None };
-        let read = |line| read(&bulk, &table(false), line, 7, 0).map(|(names, _)| names);
-        assert_eq!(read(b"{\"a\": 1, \"b\": 2}").unwrap(), b"a\0b\0");
+        let read = |line| read(&bulk, &table(false), line, 7, 0).map(|(key, _)| key);
+        assert_eq!(read(b"{\"a\": 1, \"b\": 2}").unwrap(), "a\0b\0");
         assert_eq!(read(b"{\"\xff\": 1}").unwrap_err().message, "the name of a field is not text");
     }
 

@@ -98,7 +98,7 @@ impl Execution<'_> {
             Kind::Neutral(neutral) => {
                 let table = turn.table(neutral.collection()).await?;
                 if let Neutral::Bulk(bulk) = neutral {
-                    return bulk::ask(&mut turn, table, (bulk, only), k).await;
+                    return Ok(bulk::ask(&mut turn, table, (bulk, only), k).await);
                 }
                 turn.neutral(neutral, table, values).await
             }

@@ -458,18 +458,18 @@ impl WriteKind {
     }
 }
 
-/// Returns the columns in a key of prepared statements, each quoted. Refuses a name that is not text.
-pub fn columns(key: &[u8]) -> Result<Vec<String>, Failure> {
-    names(key).map(quoted_columns)
+/// Returns a key of prepared statements as text. Refuses a name that is not text.
+fn names(key: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(key).map_err(|_| no_name())
 }
 
-/// Returns a key of prepared statements as text. Refuses a name that is not text.
-pub fn names(key: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
+/// Returns the failure for a field whose name is not text.
+pub fn no_name() -> Failure {
+    Failure::new(ErrorClass::Client, "the name of a field is not text")
 }
 
 /// Returns the columns in `names`, each quoted.
-fn quoted_columns(names: &str) -> Vec<String> {
+pub fn quoted_columns(names: &str) -> Vec<String> {
     names.split_terminator(char::from(SEPARATOR)).map(quoted).collect()
 }
 

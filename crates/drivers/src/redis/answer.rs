@@ -31,9 +31,11 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     let documents = match &operation.kind {
         Kind::Command(command) => match first {
             Item::List(elements) => {
-                // EXEC lists the errors of its commands among their replies.
+                // It lists the errors of its commands among their replies.
                 let mut items = answer.clone();
-                while let Some(item) = items.next() {
+                while command.is_exec
+                    && let Some(item) = items.next()
+                {
                     if let Item::Error(words) = item {
                         return Err(refusal(words));
                     }

@@ -173,9 +173,7 @@ impl<D: Driver> Worker<D> {
                 .collect();
             if !left.is_empty() && retries < most {
                 retries += 1;
-                retry_state.after(&reply);
-                // An answer may leave events that it does not name.
-                retry_state.carry(left);
+                retry_state.after_leaving(&reply, left);
                 let times = self.times(stream, seat, start);
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;

@@ -95,9 +95,14 @@ impl RetryState {
         self.documents = Some(reply.rejected.iter().filter_map(place).collect());
     }
 
-    /// Makes the next attempt carry the documents with these indices in the whole request.
-    pub fn carry(&mut self, documents: Vec<u32>) {
-        self.documents = Some(documents);
+    /// Records an attempt that will be retried with the documents `left`, which are indices in the whole request. An
+    /// answer may leave documents that it does not name.
+    pub fn after_leaving(&mut self, reply: &Reply, left: Vec<u32>) {
+        self.passed += reply.documents;
+        if let (false, Err(failure), None) = (reply.refused.is_empty(), &reply.outcome, &self.lost) {
+            self.lost = Some(failure.clone());
+        }
+        self.documents = Some(left);
     }
 
     /// Returns the reply of the last attempt, with earlier permanent failures and stored documents included.
@@ -224,5 +229,13 @@ mod tests {
         state.after(&gone);
         assert_eq!(state.documents(), None);
         assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Connect));
+    }
+
+    #[test]
+    fn refused_events_fail_the_request_although_the_retry_stores_the_events_that_the_answer_left_open() {
+        let mut state = RetryState::default();
+        state.after_leaving(&Reply { refused: vec![3], ..reply(0, Some(ErrorClass::Item), &[]) }, vec![0, 1, 2]);
+        assert_eq!(state.documents(), Some(&[0, 1, 2][..]));
+        assert_eq!(outcome(state.settle(reply(3, None, &[]))), Some(ErrorClass::Item));
     }
 }
