@@ -2,8 +2,10 @@
 
 Each table changes one quantity; the rest is one worker on its own core, 32 connections, one operation and a short
 answer. CPU time is that of the worker, without the server's. Memory is the growth of the process during the phase. The
-last column is the share of the core that the worker used: at 100 % it is the limit, below the server or the load is.
-Ranks are simulated: the records of so many ranks are added up, as a tree of ranks does, and rank 0 writes the sum.
+last column is the share of the core that the worker used: below 100 %, the server or the offered load is the limit.
+p99 is the service time of one operation. Users begin over their think time, so of more than 8,000 only that many begin
+in a phase; memory is that of all. Ranks are simulated: the records of so many ranks are added up, as a tree of ranks
+does, and rank 0 writes the sum; their memory is that of adding the outcomes.
 """
 
 from collections.abc import Callable, Sequence

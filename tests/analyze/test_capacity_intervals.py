@@ -123,7 +123,9 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     [capacity] = capacities_of([values], 1)
     assert capacity.kind is Kind.UPPER_BOUND
     assert capacity.rate.low == 0, "one of three searches tried no lower rate"
-    assert capacity.rate.value == capacity.rate.high > 90, "the lowest failed rate does not enter the mean"
+    assert capacity.rate.value == capacity.rate.high <= max(value.answer.above for value in values), (
+        "it failed in each search"
+    )
     assert capacity_words.rate_text(capacity).startswith("at most ")
     assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity, Slo(1.0))
 

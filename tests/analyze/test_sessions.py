@@ -204,3 +204,11 @@ def test_maxima_of_runs_of_other_lengths_are_not_a_change(lasts, changed, sessio
     assert (len(kept.runs), [it.rule for it in findings]) == ((7, [LEVEL_CHANGE]) if changed else (14, []))
     [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
     assert len(series.values) == sessions
+
+
+def test_a_store_that_answers_fewer_requests_in_the_same_time_keeps_its_maxima():
+    result = [
+        run(24 * 60 * night, throughput=600 if night >= 7 else 1000, longest=1 + (night >= 7)) for night in range(14)
+    ]
+    [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
+    assert len(series.values) == 14

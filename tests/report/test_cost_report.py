@@ -34,6 +34,8 @@ def test_a_bracket_of_one_search_is_not_written_as_an_interval():
     assert million(made(1, Estimate(1000, 800, 1250))) == "0.28 [0.22, 0.35]"
     assert million(made(1, Estimate(1000, 1000, 1250), by_one_search=True)) == "0.222 to 0.278"
     assert million(made(1, Estimate(1000, 1000, math.inf), by_one_search=True)) == "at most 0.278"
+    # Throughput of at most 1,000/s.
+    assert million(made(1, Estimate(0, 0, 1000))) == "at least 0.278"
 
 
 def test_the_sentence_says_what_the_intervals_leave_open():

@@ -138,9 +138,11 @@ def test_batches_in_flight_do_not_leave_open_whether_a_store_kept_up(run, growth
 def test_a_burst_at_the_start_is_named_with_the_figures_that_include_it(run):
     words = paced(run, 28, lambda _: 1.0, accepted=552.0, burst=8541.0)
     assert "552 events/s arrived and 552/s were stored" in words
-    assert "At the start 8,541 more events arrived, as if they had waited" in words
+    assert "At the start, 8,541 events beyond the later rate arrived" in words
     assert "to 1 event." in words
-    assert "At the start 8,541 more" in paced(run, 28, lambda _: 1.0, accepted=552.0, burst=8541.0, seen=False)
+    assert "At the start, 8,541 events beyond" in paced(
+        run, 28, lambda _: 1.0, accepted=552.0, burst=8541.0, seen=False
+    )
     for others in ({"burst": 400.0}, {"burst": 8541.0, "buffer_full": True}, {"burst": 8541.0, "unread_share": None}):
         assert "At the start" not in paced(run, 28, lambda _: 1.0, accepted=552.0, **others)
 

@@ -284,7 +284,7 @@ def series_of(runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Se
         known = [run for run in runs if measure.of(run) and isfinite(measure.figure(run).high)]
         newest = max(known, key=lambda run: numbers[id(run)], default=None)
         for run in known:
-            if newest and (value := measure.of(run)) and not any(measure.shorter([run], [newest])):
+            if newest and (value := measure.of(run)) and measure.lasts_alike(run, newest):
                 by_session.setdefault(numbers[id(run)], []).append(value)
         ordered = sorted(by_session)
         series.append(Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))

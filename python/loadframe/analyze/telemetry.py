@@ -191,7 +191,8 @@ def _is_partial(sampled: Mapping[str, CpuUse], store: RecordedStore) -> bool:
     """Return whether some processes of a store's recorded nodes, or companions, were not sampled."""
     companions = store.companions.keys()
     # A node of a sharded MongoDB is a shard, with a process for each of its members.
-    processes = (store.nodes or 0) * store.settings.get("members", 1)
+    members = store.settings.get("members") if store.kind == "mongodb" else None
+    processes = (store.nodes or 0) * int(members or 1)
     return not companions <= sampled.keys() or len(sampled.keys() - companions) < processes
 
 

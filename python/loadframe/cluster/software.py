@@ -86,7 +86,10 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     placement.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
     if idle := store.without_effect(spec.settings):
-        report(f"warning: no effect, because their store is not selected: {', '.join(idle)}")
+        report(
+            "warning: these settings have no effect, because the setting `store` does not select their store:"
+            f" {', '.join(idle)}"
+        )
     store.require_encryption(spec.encryption, spec.settings, spec.nodes)
     others = [machine for machine in host.machines if not machine.here]
     transport.require_machines(store, spec.settings, spec.limits.memory, others)

@@ -215,7 +215,7 @@ def limits(capacities: Capacities) -> list[str]:
         listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
         words.append(
             f"The search did not count {counted(len(names), 'failed trial')} at its answer ({listed}): a higher rate"
-            " passed later, or the same rate after two failures, so the store may have been cold."
+            " passed later, or the same rate passed after two failures, so the store may have been cold."
         )
     if users:
         words.append(
@@ -332,6 +332,7 @@ def _search(search: Any) -> dict[str, Any]:
                 "reasons": list(attempt.judgement.reasons),
                 "response": attempt.judgement.response,
                 **({"operation": name} if (name := attempt.judgement.operation) else {}),
+                "counted": attempt not in search.uncounted,
                 "errors": attempt.judgement.errors,
                 "achieved": attempt.judgement.achieved,
             }

@@ -277,9 +277,9 @@ def ingest_pace_text(pace: IngestPace) -> str:
         grew = f"; the backlog grew by {estimate_text(pace.growth)} events/s"
     left = f" to {counted(round(max(pace.backlog, 0)), 'event')}" if grew else ""
     burst = (
-        f". At the start {counted(round(pace.burst), 'more event')} arrived, as if they had waited for"
-        " Loadframe: throughput and response times of the whole phase, and `stored after`, include them. Start the"
-        " sender once the port listens"
+        f". At the start, {counted(round(pace.burst), 'event')} beyond the later rate arrived: they had waited for"
+        " Loadframe, or the sender was faster at first. Throughput, response times and `stored after` include them."
+        " Start Loadframe first, with `--wait`"
         if pace.burst
         else ""
     )

@@ -6,7 +6,7 @@ from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
-from loadframe.analyze.scale.treatments import Treatment, p99_ratio
+from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
@@ -29,9 +29,7 @@ def lead(curves: PhaseCurves) -> str:
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
     if nodes is None:
-        fits = [curve.fit for curve in curves.over_clients if curve.fit]
-        other = _offered(curves) if curves.offered else _single(curves)
-        return sentence(fits[0], unit) if fits and not curves.offered else other
+        return _offered(curves) if curves.offered else _over_clients(curves)
     if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
         return sentence(nodes.fit, unit)
     first, last = curves.speedups[0], curves.speedups[-1]
@@ -43,7 +41,7 @@ def lead(curves: PhaseCurves) -> str:
     if not last.speedup.is_finite:
         return (
             f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            " nodes. No treatment has two valid runs, so the noise in these figures is unknown."
+            " nodes. No treatment has two valid runs, so the variance between runs is unknown."
         )
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"No significant change in throughput: it went {values}."
@@ -72,13 +70,13 @@ def _offered(curves: PhaseCurves) -> str:
     ]
     span = f" from {first.nodes} to {format_nodes(last.nodes or 0)}" if first is not last else ""
     words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
-    ratio = p99_ratio(last, first, curves.best) if first is not last else None
+    ratio = curves.p99_ratio
     if ratio is None:
         return f"{words}."
     if not ratio.is_finite:
-        return f"{words}. No treatment has two valid runs, so the noise in these figures is unknown."
+        return f"{words}. No treatment has two valid runs, so the variance between runs is unknown."
     some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "
-    return f"{words}; {some}{estimate_text(ratio)} times."
+    return f"{words}; {some}{estimate_text(ratio)} times that of {format_nodes(first.nodes or 0)}."
 
 
 def _at(treatments: Sequence[Treatment]) -> str:
@@ -251,8 +249,13 @@ def _outside(calibration: Calibration) -> str:
     if full:
         why.append("at the limit, more clients add waiting time, not throughput")
     words = "; ".join(why)
-    remedy = "numbers between these" if idle and full else "smaller numbers" if full else "larger numbers"
-    return f"{words[0].upper()}{words[1:]}. Add {remedy} of clients."
+    if idle and full:
+        remedy = (
+            "Add numbers of clients between those measured; if one node idles while another is full, balance the data"
+        )
+    else:
+        remedy = f"Add {'smaller' if full else 'larger'} numbers of clients"
+    return f"{words[0].upper()}{words[1:]}. {remedy}."
 
 
 def _best_clients(curves: PhaseCurves) -> str:
@@ -279,8 +282,10 @@ def _luck(curves: PhaseCurves) -> str:
     )
 
 
-def _single(curves: PhaseCurves) -> str:
-    """Return a sentence on the highest mean throughput of the treatments, and its number of clients."""
+def _over_clients(curves: PhaseCurves) -> str:
+    """Return the answer for one size: the growth with the clients, or without a fit the highest mean throughput."""
+    if fits := [curve.fit for curve in curves.over_clients if curve.fit]:
+        return sentence(fits[0], curves.rate.unit)
     most = max(curves.treatments, key=lambda at: at.throughput.value)
     at = f" with {counted(most.clients, 'client')}" if most.clients and len(curves.treatments) > 1 else ""
     return f"The highest mean throughput was {measured_text(most.throughput)} {curves.rate.unit}{at}."

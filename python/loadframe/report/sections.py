@@ -314,7 +314,7 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
 def _million_cell(entry: Cost) -> Cell:
     """Return the cell for the cost of a million requests or documents; for one search, its number has only ends."""
     cell = estimate_cell(_million_text(entry), entry.million)
-    if not entry.by_one_search:
+    if not entry.by_one_search and math.isfinite(entry.million.value):
         return cell
     return replace(cell, number=Number(None, low=entry.million.low or None, high=entry.million.high))
 
@@ -338,6 +338,8 @@ def _limit_text(limit: LimitAt) -> str:
 
 def _million_text(entry: Cost) -> str:
     """Write `0.70 [0.59, 0.83]`; for one search, the costs at the rates that failed and passed: `0.59 to 0.70`."""
+    if math.isinf(entry.million.value):
+        return f"at least {entry.million.low:.3g}"
     if not entry.by_one_search:
         return measured_text(entry.million)
     passed = f"{entry.million.high:.3g}"

@@ -384,6 +384,8 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
     kinds = {answer.kind for answer in answers}
     most = math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high)
     if Kind.NONE in kinds:
+        # The mean mixes a failed rate with capacities, so its interval may end above each rate that failed.
+        most = min(most, max(answer.above or math.inf for answer in answers))
         return Estimate(most, 0.0, most) if math.isfinite(most) else None
     return Estimate(math.exp(searches.value), math.exp(low), most)
 

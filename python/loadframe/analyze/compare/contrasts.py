@@ -175,6 +175,7 @@ class Contrast:
             "runs": [len(self.first), len(self.second)],
             "failed_runs": list(self.failed),
             "of_survivors": list(self.of_survivors),
+            "short": list(self.short),
             "means": [mean.as_dict() for mean in self.means],
             "medians": list(self.medians),
             "ratio": self.ratio.as_dict(),

@@ -33,6 +33,7 @@ _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LI
 #: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of
 #: a closed loop.
 _LONGER = 1.3
+_MAXIMA = ("max", "all-max")
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
@@ -126,7 +127,7 @@ class Measure:
 
         Only maxima depend on the length. Sides without a value are not shorter.
         """
-        if self.kind not in ("max", "all-max"):
+        if self.kind not in _MAXIMA:
             return "", ""
         # The mean number of requests and duration (s) of a run, for each side.
         lengths: list[tuple[float, float]] = []
@@ -146,6 +147,11 @@ class Measure:
             for pair in (lengths, lengths[::-1])
         ]
         return " and ".join(words[0]), " and ".join(words[1])
+
+    def lasts_alike(self, run: RecordedRun, other: RecordedRun) -> bool:
+        """Return whether the phase lasts about as long in both runs, as a maximum requires; True for other measures."""
+        lengths = [phase.duration for one in (run, other) if (phase := one.phase(self.phase))]
+        return self.kind not in _MAXIMA or max(lengths) <= _LONGER * min(lengths)
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""

@@ -319,7 +319,9 @@ BLIND_BASELINE = (
 
 def too_short(side: str, short: str) -> str:
     """Return why the maximum of a side is too small; empty if `short` is. See `Measure.shorter`."""
-    words = f"{side} had {short}, so the maximum there is too small; measure both for the same time at the same rate"
+    words = (
+        f"{side} had {short}, so the maximum there may be too small; measure both for the same time at the same rate"
+    )
     return words if short else ""
 
 

@@ -30,6 +30,7 @@ from loadframe.analyze.scale.treatments import (
     choose,
     gather,
     main_operation,
+    p99_ratio,
     points,
     pooled_noise,
     speedup_of,
@@ -156,7 +157,17 @@ class PhaseCurves:
     @property
     def offered(self) -> bool:
         """Whether the rate of an open load is the throughput of a run; then nothing is claimed about throughput."""
-        return any(point.offered for treatment in self.treatments for point in treatment.points)
+        return is_offered(self.treatments)
+
+    @property
+    def p99_ratio(self) -> Estimate | None:
+        """The p99 of an open load at the most nodes divided by that at the fewest; None for closed loads, one size."""
+        return p99_ratio(self.best[-1], self.best[0], self.best) if self.offered and len(self.best) > 1 else None
+
+
+def is_offered(treatments: Sequence[Treatment]) -> bool:
+    """Return whether the rate of an open load is the throughput of a run."""
+    return any(point.offered for treatment in treatments for point in treatment.points)
 
 
 def phase_curves(
@@ -195,8 +206,7 @@ def phase_curves(
     )
     failed = failed_levels([*runs, *attempts], phase, treatments)
     # The rate of an open load says nothing about the growth of throughput with nodes.
-    offered = any(point.offered for treatment in treatments for point in treatment.points)
-    several = len({chosen.nodes for chosen in best}) > 1 and not offered
+    several = len({chosen.nodes for chosen in best}) > 1 and not is_offered(treatments)
     return PhaseCurves(
         phase=phase,
         others=others,

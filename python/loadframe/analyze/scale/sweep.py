@@ -39,6 +39,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
         ],
         "over_clients": [_curve(curve) for curve in curves.over_clients],
         "over_nodes": curves.over_nodes and _curve(curves.over_nodes),
+        "p99_ratio": (ratio := curves.p99_ratio) and ratio.as_dict(),
         "speedups": [
             {
                 "nodes": row.treatment.nodes,
@@ -66,6 +67,8 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
         "clients": treatment.clients,
         "runs": [point.run for point in treatment.points],
         "throughput": treatment.throughput.as_dict(),
+        "offered": treatment.offered,
+        "failed_share": max(point.failed_share for point in treatment.points),
         "response_p50": treatment.response_p50,
         "response_p99": treatment.response_p99,
         "response_p50_low": treatment.response_p50_low,

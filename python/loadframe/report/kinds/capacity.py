@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -89,6 +90,9 @@ def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
         rate = capacity.rate
         if rate is None:
             continue
+        if capacity.kind is Kind.UPPER_BOUND:
+            # It sustains no rate for certain, so its cost has only a low end.
+            rate = replace(rate, value=0.0)
         single = len(capacity.conclusive) == 1
         if single:
             # One search gives a bracket: its answer passed, and the next tried rate failed.
@@ -195,7 +199,9 @@ def _trials(capacity: Capacity) -> Table:
         [
             Cell(attempt.run),
             Cell(attempt.judgement.outcome.value, tone=_TONES[attempt.judgement.outcome]),
-            Cell("; ".join([*attempt.judgement.reasons, *["not counted"] * (attempt in search.uncounted)])),
+            Cell(
+                "; ".join([*attempt.judgement.reasons, *["not counted by the search"] * (attempt in search.uncounted)])
+            ),
             Cell(f"{attempt.rate:g}", number=Number(attempt.rate)),
             *([count_cell(attempt.offered)] if random else []),
             seconds_cell(attempt.judgement.response, attempt.judgement.operation or ""),
