@@ -16,6 +16,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import format_size
 from loadframe.workload import load_workload
 
-#: Documents of each dataset, at most; and rounds of queries, each query several times in a row.
-DOCUMENTS, ROUNDS, REPEATS = 60_000, 10, 20
+#: Documents of each dataset, at most; and rounds of queries, each query several times in a row. In the first rounds the
+#: node compiles its code for the queries, so they do not count.
+DOCUMENTS, WARMUP, ROUNDS, REPEATS = 60_000, 10, 10, 20
 #: Lines of a bulk request.
 BULK = 5_000
 #: The ratio must lie between 1 / (1 + AIM) and 1 + AIM.
@@ -161,10 +163,14 @@ def _measure(name: str, dataset: Dataset, node: "_Node", folder: Path) -> None:
     original, made = node.size(name), node.size(generated)
     pairs = [(query, form.dump()["search"]["body"]) for query, form in zip(dataset.queries, forms, strict=True) if form]
     spent = {index: [0.0] * len(pairs) for index in (name, generated)}
-    for _ in range(ROUNDS):
+    for turn in range(WARMUP + ROUNDS):
         for number, pair in enumerate(pairs):
-            for index, query in zip((name, generated), pair, strict=True):
-                spent[index][number] += node.cpu_of(index, query)
+            # Each is first in every other round.
+            for index, query in sorted(
+                zip((name, generated), pair, strict=True), reverse=turn % 2 == 1, key=itemgetter(0)
+            ):
+                cpu = node.cpu_of(index, query)
+                spent[index][number] += cpu if turn >= WARMUP else 0.0
     ratios = [after / before for before, after in zip(spent[name], spent[generated], strict=True)]
     total = sum(spent[generated]) / sum(spent[name])
     print(f"  {name}: {len(documents):,} documents, {format_size(original)}")

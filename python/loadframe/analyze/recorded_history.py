@@ -125,7 +125,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change point of a measure, and its first point. `title` is that of its line."""
+    """A change point of a measure, and its first point. `title`: of its line."""
 
     title: str
     measure: Measure

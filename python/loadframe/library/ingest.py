@@ -161,7 +161,7 @@ class Ingested(Answer):
             console.print(f"{label:24}{text:>14}", markup=False, highlight=False, soft_wrap=True)
         if result.pace is not None:
             console.print(ingest_pace_text(result.pace), markup=False, highlight=False)
-        # Without lines, the error alone says what is wrong.
+        # Without lines, the error says enough.
         if figures.lines and (verdict := self._recorded.summary.verdict):
             print_verdict(console, self._recorded, verdict)
 

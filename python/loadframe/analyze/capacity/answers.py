@@ -81,7 +81,7 @@ class Search:
 
     @property
     def uncounted(self) -> tuple[Attempt, ...]:
-        """The failed trials at the answer that the search took for those of a cold store."""
+        """The failed trials at the answer that the search attributed to a cold store."""
         held = self.answer and self.answer.rate
         failed = [one for one in self.attempts if one.trial == Trial(one.rate, Outcome.FAILED) and one.rate == held]
         counted = warm([one.trial for one in self.attempts]).count(Trial(held or 0.0, Outcome.FAILED))

@@ -391,7 +391,7 @@ def _joined(course: Course, change: ChangeInRun) -> float:
     Unlike `join_delay`, it is known if other nodes never joined: those that did changed the level.
     """
     events = _events_during(course, change)
-    # Nodes that join while others leave, or during an action on others, are those of another step.
+    # Nodes that join while others leave, or during an action on others, belong to another step.
     others = _removes(events) or (_actions(events) and not _adds(events))
     joins = [] if others else _joins(events)
     return joins[-1] - change.begin if joins else 0.0
@@ -471,7 +471,7 @@ def change_failed(course: Course, change: ChangeInRun) -> bool:
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
-    """Return the events from the change until the end of its horizon, without those of other steps."""
+    """Return the events from the change until the end of its horizon, without events of other steps."""
     events = [event for event in course.events if change.begin <= event.time < change.end]
     steps = {event.step for event in events if event.kind == FIRED}
     return [event for event in events if not steps or event.step is None or event.step in steps]
@@ -532,7 +532,7 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     events = _events_during(course, change)
     adds, removes = _adds(events), _removes(events)
     if _actions(events) and not (adds or removes):
-        # Nodes that join, leave or receive data meanwhile are those of another step.
+        # Nodes that join, leave or receive data meanwhile belong to another step.
         return {}
     joined = [event.time for event in events if event.kind == JOINED]
     grew = [] if removes or _awaits_node(events) else _joins(events)

@@ -49,7 +49,7 @@ def _level(nodes: int | None, clients: int | None) -> str:
 def _failed_level(
     nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool, included: int
 ) -> str:
-    """Return the cause; `listed` has the failed runs, of which `included` are on the curves.
+    """Return the cause; `listed` names the failed runs; `included` of them are on the curves.
 
     `shown`: whether other runs of the level are on the curves.
     """

@@ -72,7 +72,7 @@ def _failing_requests(worst: float, size: int, clients: int | None, runs: int, t
     at = f"{format_nodes(size)}, {counted(clients, 'client')}" if clients else format_nodes(size)
     return (
         f"in {runs} of {counted(total, 'run')} more than {format_share(ERROR_LIMIT)} of the requests of an operation"
-        f" failed, at worst {format_share(worst)} ({at}): throughput and response times are those of the successes"
+        f" failed, at worst {format_share(worst)} ({at}): throughput and response times cover successes only"
     )
 
 
@@ -84,7 +84,7 @@ CLIENTS_FIXED = Rule(
 FAILING_REQUESTS = Rule(
     "failing_requests",
     _failing_requests,
-    "look at the answers with `loadframe check` and at the store's log; treatments whose requests fail do less work",
+    "look at the answers with `loadframe check` and at the store's log; such treatments do less work",
 )
 OPEN_LOAD = Rule(
     "open_load",
