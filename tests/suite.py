@@ -289,6 +289,7 @@ def main(arguments: Sequence[str]) -> int:
             for process in _COMMANDS:
                 _kill(process)
             raise
+    # The pool has ended, so that these tests measure time without other work beside them.
     alone, _ = run_pytest(["-m", "alone and not trial"])
     return conclude([beside, alone, lints.result()], rust.result())
 
