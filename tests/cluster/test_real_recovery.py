@@ -30,8 +30,8 @@ pytestmark = [
 
 #: Numbers of clients of the loads that see the same outage.
 CLIENTS = (1, 100, 500)
-#: Fewer for PostgreSQL, which starts a process for each connection: after a pause it first serves those that clients gave
-#: up after `TIMEOUT`, so that hundreds of clients that connect at once may never be answered in time.
+#: Fewer for PostgreSQL, which starts a process for each connection. After a pause it first serves those that clients
+#: gave up after `TIMEOUT`, so that hundreds of clients that connect at once may never be answered in time.
 CLIENTS_OF = {"postgresql": (1, 50)}
 #: Start settings of each store: connections for all clients and more, and little memory.
 SETTINGS: dict[str, dict[str, Any]] = {
