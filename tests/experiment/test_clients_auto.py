@@ -95,6 +95,7 @@ def test_contradictory_keys_are_refused(refused, text, said):
 
 
 @pytest.mark.store
+@pytest.mark.alone
 def test_a_real_ramp_ends_where_throughput_does(tmp_path, state):
     (tmp_path / "few.yaml").write_text(WORKLOAD)
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
