@@ -1,11 +1,11 @@
 """CPU time and memory per request for growing numbers of connections, operations, users, ranks, and sizes of answers.
 
-Each table changes one quantity; the rest is one worker on its own core, 32 connections, one operation and a short
-answer. CPU time is that of the worker, without the server's. Memory is the growth of the process during the phase. The
-last column is the share of the core that the worker used: below 100 %, the server or the offered load is the limit.
-p99 is the service time of one operation. Users begin over their think time, so of more than 8,000 only that many begin
-in a phase; memory is that of all. Ranks are simulated: the records of so many ranks are added up, as a tree of ranks
-does, and rank 0 writes the sum; their memory is that of adding the outcomes.
+Each table changes one quantity. Otherwise one worker on one core has 32 connections, one operation and short answers.
+CPU time covers the worker, not the server. Memory is the growth of the process during the phase. The last column is the
+used share of the worker's core. If it is below 100 %, the server or the offered load is the limit. p99 is the service
+time of the first operation. Users begin within their think time, so at most 8,000 begin in a phase, but memory covers
+all users. Ranks are simulated: a tree adds their records, and rank 0 writes the sum. Their memory covers the addition
+of their outcomes.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ def _mix(target: dict[str, Any], operations: int) -> dict[str, Any]:
 
 
 def _users(target: dict[str, Any], users: int) -> dict[str, Any]:
-    """Return the plan of users whose mean think time makes `USERS_RATE` together; a single user does not think."""
+    """Return the plan of users that together send `USERS_RATE`; a single user has no think time."""
     think_time = 0.0 if users == 1 else users / USERS_RATE
     pacing = {"users": {"users": users, "clients": CONNECTIONS, "over": think_time}}
     plan = engine_run.phase(target, SEARCH, pacing, {"duration": SECONDS})

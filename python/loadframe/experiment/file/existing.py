@@ -106,7 +106,7 @@ def _check_settings(experiment: Experiment) -> None:
 
 
 def not_checked(experiment: Experiment) -> str | None:
-    """Return a sentence on what a dry run does not check of an existing cluster; None for new ones."""
+    """Return a sentence that names the unchecked facts of an existing cluster in a dry run; for new clusters None."""
     if not experiment.exists:
         return None
     names = list(experiment.file.store.settings)

@@ -79,7 +79,7 @@ impl Shards {
     }
 
     /// Like `outcome`, for a search, which needs a copy of each shard. The store does not count a shard without an
-    /// available copy among the failed ones. Other operations concern all copies, some of which may be unassigned.
+    /// available copy among the failed ones. Other operations count all copies, also unassigned ones.
     pub(super) fn searched(&self, body: &[u8]) -> Result<(), Failure> {
         self.outcome(body)?;
         match self.successful {
