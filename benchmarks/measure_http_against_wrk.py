@@ -1,8 +1,11 @@
-"""The search driver compared with `wrk -t1`: requests per second and core at full load, latency added at half load."""
+"""The search driver compared with `wrk -t1`: requests per second and core at full load, latency added at half load.
+
+The least CPU time of a client, of a loop that only sends and counts bytes, shows what no client can save.
+"""
 
 import statistics
 
-from benchmarks import http_peers, nginx, wrk
+from benchmarks import engine_example, http_peers, nginx, wrk
 from benchmarks.http_peers import CONNECTIONS, ROUNDS, SECONDS
 from benchmarks.machine import cores
 
@@ -21,7 +24,28 @@ def main() -> None:
             return wrk.measure(address, CONNECTIONS, SECONDS, client_core)
 
         ceiling = http_peers.full_load("wrk", peer, address, client_core, AIM)
+        least_cpu(address, client_core)
         half_load(address, client_core, ceiling)
+
+
+def least_cpu(address: str, core: int) -> None:
+    """Compare the CPU time per request of two minimal clients with wrk's, and print them."""
+    #: Ratios to wrk's CPU time per request, and shares of the kernel, of each round.
+    clients: dict[str, list[tuple[float, float]]] = {"epoll": [], "io_uring": []}
+    for _ in range(ROUNDS):
+        theirs = 1 / wrk.measure(address, CONNECTIONS, SECONDS, core).per_cpu_second
+        for backend, rounds in clients.items():
+            arguments = (backend, address, str(CONNECTIONS), str(SECONDS))
+            (result,) = engine_example.measured("least_client", *arguments, core=core)
+            spent = result["user"] + result["system"]
+            rounds.append((spent / result["requests"] / theirs, result["system"] / spent))
+    print(f"  least CPU time per request of a client, divided by wrk's, {CONNECTIONS} connections")
+    for backend, rounds in clients.items():
+        ratios, shares = zip(*rounds, strict=True)
+        between = f"({min(ratios):.2f} to {max(ratios):.2f})"
+        print(
+            f"  {backend:14} {statistics.median(ratios):.2f} {between}, {statistics.median(shares):.0%} in the kernel"
+        )
 
 
 def half_load(address: str, core: int, ceiling: float) -> None:
