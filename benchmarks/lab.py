@@ -15,6 +15,7 @@ import ast
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -57,7 +58,7 @@ class Source:
     page: Path
     about: str
     command: tuple[str, ...]  #: prints the page's content
-    before: tuple[str, ...] = ()  #: runs first; its output is not shown
+    before: tuple[tuple[str, ...], ...] = ()  #: run first; their output is not shown
 
 
 def find(name: str, runs: Path | None = None) -> Source:
@@ -86,15 +87,20 @@ def find(name: str, runs: Path | None = None) -> Source:
     if file.suffix == ".csv":
         return Source(shown, page, f"Fit of `{shown}`.", ("loadframe", "fit", shown))
     folder = runs or Path("results") / f"lab-{file.parent.name}-{file.stem}"
-    run = () if runs else ("loadframe", "run", shown, "--output", str(folder), "--yes")
-    return Source(shown, page, _comment(file), ("loadframe", "report", str(folder)), run)
+    run = ("loadframe", "run", shown, "--output", str(folder), "--yes")
+    before = () if runs else tuple(run if "run" in command else command for command in _commands(file)) or (run,)
+    return Source(shown, page, _comment(file), ("loadframe", "report", str(folder)), before)
 
 
 def write_page(source: Source) -> str | None:
-    """Run the source and write its page. Return the error if its command failed; the page then shows the output."""
+    """Run the source and write its page. Return the error if its command failed; the page then shows the output.
+
+    No page is written if a command before it is refused (exit status 2).
+    """
     started, load = time.monotonic(), os.getloadavg()[0]
-    if source.before:
-        subprocess.run(source.before, cwd=ROOT, check=False)
+    refused = [before for before in source.before if subprocess.run(before, cwd=ROOT, check=False).returncode == 2]
+    if refused:
+        return f"not written, because this was refused: {' '.join(refused[0])}"
     done = subprocess.run(
         source.command,
         check=False,
@@ -188,6 +194,12 @@ def _first_sentences(module: Path) -> str:
     """Return the first paragraph of a module's docstring."""
     text = ast.get_docstring(ast.parse(module.read_text())) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _commands(file: Path) -> list[tuple[str, ...]]:
+    """Return the commands in the comment of an experiment that needs a named cluster, else none."""
+    lines = re.findall(r"^#     (loadframe .*)$", file.read_text(), re.M)
+    return [tuple(shlex.split(line)) for line in lines] if any("cluster up" in line for line in lines) else []
 
 
 def _comment(file: Path) -> str:

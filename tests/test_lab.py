@@ -40,6 +40,21 @@ def test_a_failed_source_is_reported_and_its_page_shows_the_exit_code(tmp_path):
     assert "Exit code: 1." in source.page.read_text()
 
 
+def test_no_page_is_written_if_the_experiment_was_refused(tmp_path):
+    """A report of an older run would otherwise stand there with today's date."""
+    refused = (sys.executable, "-c", "import sys; sys.exit(2)")
+    source = lab.Source("x", tmp_path / "x.md", "", (sys.executable, "-c", "print('old')"), (refused,))
+    assert "refused" in lab.write_page(source)
+    assert not source.page.exists()
+
+
+def test_an_experiment_on_a_named_cluster_starts_and_ends_it():
+    """Its comment has the commands; other commands of comments are not run."""
+    before = lab.find("experiments/mpi-benchmarker/small-fill-once.yaml").before
+    assert [command[1] for command in before] == ["cluster", "run", "cluster"]
+    assert [command[1] for command in lab.find("experiments/adbids/small-whole.yaml").before] == ["run"]
+
+
 @pytest.mark.parametrize("name", ["simulate_nothing", "pyproject.toml", "experiments/tour/nothing.yaml"])
 def test_unknown_sources_are_refused(name):
     with pytest.raises(BadInput, match="unknown source"):
