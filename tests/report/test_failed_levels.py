@@ -77,6 +77,23 @@ def test_a_run_that_was_made_again_has_failed_all_the_same(tmp_path):
     assert f"{name}, attempt 1: node-0 ended" in level.cause
 
 
+def test_a_run_that_failed_before_its_phase_belongs_to_the_level_of_its_treatment(tmp_path):
+    """Without clients as a factor, only the streams of a phase show their number."""
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(8,), repetitions=3)
+    description = json.loads((path / "experiment.json").read_text())
+    description["factors"].pop("clients")
+    for entry in description["design"]:
+        entry["treatment"].pop("clients")
+    (path / "experiment.json").write_text(json.dumps(description))
+    crash = {"status": "failed", "failure": "node-0 ended", "fault": "store"}
+    (path / "runs" / "b1-nodes2-clients8" / "summary.json").write_text(json.dumps(crash))
+    (level,) = read_sweep(path).curves[0].failed
+    assert level.cause == (
+        "at 2 nodes, 8 clients the store failed in 1 of 3 runs (b1-nodes2-clients8: node-0 ended): the curves include"
+        " only the other runs"
+    )
+
+
 def test_a_run_that_lost_a_node_is_named_as_part_of_the_curves(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2, 4))
     file = path / "runs" / "b1-nodes1-clients4" / "summary.json"

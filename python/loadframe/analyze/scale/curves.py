@@ -72,33 +72,29 @@ FAILED_LEVEL = Rule(
 
 def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[Finding, ...]:
     """Return a finding for each level at which the store failed in a run; `treatments` are those on the curves."""
-    by_level: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
+    by_level: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in runs:
-        by_level[run.nodes, run.clients(phase)].append(run)
+        by_level[run.treatment_key].append(run)
+    on_curves = {point.run for treatment in treatments for point in treatment.points}
     levels = []
-    for (nodes, clients), members in sorted(by_level.items(), key=lambda item: [number or 0 for number in item[0]]):
+    for members in by_level.values():
         failed = [run for run in members if run.store_failed]
         if failed:
-            total = len(failed) + sum(run.sound and not run.store_failed for run in members)
-            on_curves = {
-                point.run
-                for treatment in treatments
-                if (treatment.nodes, treatment.clients) == (nodes, clients)
-                for point in treatment.points
-            }
             names = {run.id for run in failed}
+            others = {run.id for run in members} - names
             levels.append(
                 FAILED_LEVEL(
-                    nodes=nodes,
-                    clients=clients,
+                    # A run that failed before the phase does not show its clients.
+                    nodes=next((run.nodes for run in members if run.nodes), None),
+                    clients=next((clients for run in members if (clients := run.clients(phase))), None),
                     failed=len(failed),
-                    total=total,
+                    total=len(failed) + sum(run.sound and not run.store_failed for run in members),
                     listed=runs_by_reason(failed),
-                    shown=bool(on_curves - names),
+                    shown=bool(on_curves & others),
                     included=len(on_curves & names),
                 )
             )
-    return tuple(levels)
+    return tuple(sorted(levels, key=lambda level: [level.figures[key] or 0 for key in ("nodes", "clients")]))
 
 
 @dataclass(frozen=True, eq=False)
