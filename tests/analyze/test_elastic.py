@@ -8,7 +8,7 @@ from courses import course, grown, paused, pieces
 
 from loadframe.analyze.elastic import by_chance, drifted
 from loadframe.analyze.elastic.course import Event, _worst_errors
-from loadframe.analyze.elastic.groups import bounded, cut_sums
+from loadframe.analyze.elastic.groups import bounded, incomparable
 from loadframe.analyze.elastic.measures import (
     ChangeInRun,
     Disturbed,
@@ -484,14 +484,16 @@ def test_intervals_hold_the_truth_though_the_generator_limits_one_part_of_the_ru
         assert held["latency_debt"] < 30
 
 
-def test_sums_are_not_compared_with_a_control_run_that_was_observed_for_less_time():
+def test_sums_and_extremes_are_not_compared_with_a_control_run_that_was_observed_for_less_time():
     flags = np.arange(480) < 100
     during = Disturbed(0.0, flags, flags)
-    assert cut_sums(GROW, replace(GROW, begin=200.0, end=679.5), during) == set()
-    shorter = cut_sums(GROW, replace(GROW, begin=200.0), during)
-    assert {"errors", "violation", "exposure"} <= shorter
-    assert "lost_work" not in shorter
-    assert {"errors", "lost_work", "latency_debt"} <= cut_sums(GROW, replace(GROW, begin=550.0), during)
+    assert incomparable(GROW, replace(GROW, begin=200.0, end=679.5), during) == set()
+    shorter = incomparable(GROW, replace(GROW, begin=200.0), during)
+    assert {"errors", "violation", "exposure", "slowdown"} <= shorter
+    assert not {"lost_work", "disturbance", "latency_debt"} & shorter
+    assert {"errors", "lost_work", "disturbance", "latency_debt"} <= incomparable(
+        GROW, replace(GROW, begin=550.0), during
+    )
 
 
 def test_bounds_of_event_and_control_widen_their_difference():

@@ -222,9 +222,9 @@ def _steps(
                 values[number][name][run.block or 1] = value
             for control in controls:
                 if control.block == run.block and (same := _same(run, control, courses, change, capacity)):
-                    cut = cut_sums(change, same, during)
+                    longer = incomparable(change, same, during)
                     for name, value in measure(courses[control.id], same, window, during).items():
-                        if name not in cut:
+                        if name not in longer:
                             compared[number][name][run.block or 1] = value
     return tuple(
         StepMeasures(
@@ -300,12 +300,14 @@ def _same(
     return replace(change, begin=begin, end=end, before=nodes, after=nodes, capacity=capacity.get(nodes))
 
 
-#: Measures that grow with the observed time.
-_SUMS = frozenset({"errors", "violation", "exposure", "unknown_latency", "longest_gap"})
+#: Measures that grow with the observed time: sums and extremes.
+_GROWING = frozenset({"errors", "violation", "exposure", "unknown_latency", "longest_gap", "slowdown"})
+#: Measures of the disturbed seconds only.
+_OF_THROUGHPUT, _OF_LATENCY = ("lost_work", "disturbance"), ("latency_debt",)
 
 
-def cut_sums(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
-    """Return the measures that are sums over more seconds of the change than a control run has after its trigger.
+def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
+    """Return the sums and extremes over more seconds of the change than a control run has after its trigger.
 
     A trigger on the load fires at another time in each run. `during`: the seconds that the change disturbed.
     """
@@ -313,8 +315,8 @@ def cut_sums(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None
     if change.end - change.begin - length <= 1.0:
         return frozenset()
     rest = slice(math.floor(length), None)
-    disturbed = () if during is None else (("lost_work", during.throughput), ("latency_debt", during.latency))
-    return _SUMS | {name for name, flags in disturbed if flags[rest].any()}
+    disturbed = () if during is None else ((_OF_THROUGHPUT, during.throughput), (_OF_LATENCY, during.latency))
+    return _GROWING.union(*(names for names, flags in disturbed if flags[rest].any()))
 
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
