@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from pages import Page
@@ -194,6 +195,11 @@ def test_open_loads_report_the_worst_second_instead_of_a_gain(tmp_path):
     page = Page(elastic_page(elasticity))
     assert "In the worst second, p99 was" in page.text
     assert page.plots["g0"]["panels"][0]["title"] == "offered/s"
+    # In an unknown second, p99 may have been longer.
+    slow = step.measures["slowdown"].values[1]
+    bound = repeated("slowdown", 1, {1: replace(slow, censored=True)}, {})
+    *_, words = elastic._sentences(elasticity.groups[0], replace(step, measures={**step.measures, "slowdown": bound}))
+    assert words.startswith("In the worst second, p99 was at least ")
 
 
 def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity):
@@ -221,5 +227,10 @@ def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity)
 def test_an_interval_with_one_open_end_names_the_other():
     bounds = {1: Value(4.0, low=3.0, high=math.inf), 2: Value(4.0, low=3.0, high=math.inf)}
     assert elastic._measure_text(repeated("latency_debt", 2, bounds, {})) == "4 s (at least 3 s)"
-    censored = {1: Value(4.0, censored=True), 2: Value(4.0)}
-    assert elastic._measure_text(repeated("stabilisation", 2, censored, {})).startswith("> 4 s (in 1 of 2 runs)")
+
+
+def test_a_bound_of_some_runs_is_not_mixed_with_the_values_of_the_others():
+    censored = {1: Value(480.0, censored=True), 2: Value(90.0), 3: Value(110.0)}
+    text = elastic._measure_text(repeated("stabilisation", 3, censored, {}))
+    assert text.startswith("> 8 min 00 s (in 1 of 3 runs); 100 s [")
+    assert text.endswith("in the others")

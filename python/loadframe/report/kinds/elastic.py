@@ -149,12 +149,10 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
         else:
             words.append(f"{gave}{_gain_text(gain, growth)}.")
     if group.open and "slowdown" in measures:
-        slow = (
-            estimate_text(measures["slowdown"].mean)
-            if measures["slowdown"].mean.is_finite
-            else _plain(measures["slowdown"])
-        )
-        words.append(f"In the worst second, p99 was {slow} times its value before the step.")
+        slow = measures["slowdown"]
+        factor = estimate_text(slow.mean) if slow.mean.is_finite else format_count(slow.mean.value)
+        least = "at least " if slow.censored else ""
+        words.append(f"In the worst second, p99 was {least}{factor} times its value before the step{_of(slow)}.")
     return words
 
 
@@ -259,13 +257,15 @@ def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Num
 
 def _measure_text(measure: Repeated, unit: str | None = None) -> str:
     """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
-    mean = _alone(measure.mean.value) if measure.censored else measure.mean
-    text = _text(mean, unit or MEASURES[measure.name].unit)
-    if measure.censored:
-        runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
-        text = f"> {text}{runs}"
-        if measure.conditional:
-            text += f"; {_text(measure.conditional, unit or MEASURES[measure.name].unit)} in the others"
+    unit = unit or MEASURES[measure.name].unit
+    bounds = [value.value for value in measure.values.values() if value.censored]
+    if not bounds:
+        return _text(measure.mean, unit) + _of(measure)
+    runs = f" (in {len(bounds)} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
+    # Not the mean of all runs, which no run may have.
+    text = f"> {_text(_alone(min(bounds)), unit)}{runs}"
+    if measure.conditional:
+        text += f"; {_text(measure.conditional, unit)} in the others"
     return text + _of(measure)
 
 
@@ -273,11 +273,6 @@ def _of(measure: Repeated) -> str:
     """Write how many runs have the measure; empty if all have."""
     known = len(measure.values)
     return f" (from {known} of {counted(measure.runs, 'run')})" if known < measure.runs else ""
-
-
-def _plain(measure: Repeated) -> str:
-    """Write the mean of a measure without its interval."""
-    return format_count(measure.mean.value)
 
 
 def _alone(value: float) -> Estimate:
