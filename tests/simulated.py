@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
 
 from loadframe._engine import HistogramLog
@@ -184,6 +186,16 @@ def write_experiment(
         of_run = replace(truth, cpu_share=0.97) if name in saturated else truth
         write_run(path / "runs", name, of_run, **treatment, seed=seed, **labels)
     return path
+
+
+def add_samples(run: Run, metric: str, samples: Sequence[tuple[float, str, float]]) -> None:
+    """Add samples of a metric to a run's telemetry: time since the run began, source and value of each."""
+    times, sources, values = zip(*samples, strict=True)
+    columns = {"time": times, "source": sources, "metric": [metric] * len(samples), "value": values,
+               "machine": [None] * len(samples)}  # fmt: skip
+    telemetry = run.telemetry
+    added = pa.table({name: columns[name] for name in telemetry.column_names}, schema=telemetry.schema)
+    pq.write_table(pa.concat_tables([telemetry, added]), run.path / "telemetry.parquet")
 
 
 def write_variants(path: Path, truths: Mapping[str, Truth], *, repetitions: int = 6) -> Path:

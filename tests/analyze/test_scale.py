@@ -1,10 +1,10 @@
 """Scale experiments: the analysis recovers the known truth, and reports the runs that it left out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -15,11 +15,11 @@ from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
 from loadframe.analyze.settings.analysis import analyse
-from loadframe.analyze.telemetry import FRESH_NODE
+from loadframe.analyze.telemetry import FRESH_NODE, UPTIME
 from loadframe.base.errors import BadInput
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
-from simulated import Truth, write_experiment, write_run
+from simulated import Truth, add_samples, write_experiment, write_run
 
 TRUTH = Truth(noise=0.01)
 
@@ -283,15 +283,10 @@ def test_a_fresh_node_beside_a_warm_one_is_named_by_each_kind(tmp_path, ages, to
     """Two nodes with these ages, ms, at the start of the measured window; a third treatment has one node."""
     path = write_experiment(tmp_path / "e", Truth(), clients=(4,), nodes=(1, 2), repetitions=1)
     for run in read_experiment(path).runs:
-        telemetry = run.run.telemetry
         begin = run.phase("range_100").begin
         rows = [(begin + second, f"node:{node}", ages[node] + 1e3 * second) for node in range(run.nodes)
                 for second in range(-3, 5)]  # fmt: skip
-        times, sources, values = zip(*rows, strict=True)
-        columns = {"time": times, "source": sources, "metric": ["uptime_ms"] * len(rows), "value": values,
-                   "machine": [None] * len(rows)}  # fmt: skip
-        added = pa.table({name: columns[name] for name in telemetry.column_names}, schema=telemetry.schema)
-        pq.write_table(pa.concat_tables([telemetry, added]), run.run.path / "telemetry.parquet")
+        add_samples(run.run, UPTIME, rows)
     runs = read_experiment(path).runs
     settings = {"factors": {"nodes": [1, 2], "clients": [4]}, "at": {"nodes": [1, 2]}, "measure": ["range_100"],
                 "objective": "throughput", "scheme": "factorial", "hard": []}  # fmt: skip
@@ -373,6 +368,22 @@ def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
     assert "Response times of range_100 from 1 to 4 nodes: p50 " in words
     assert "; p99 is 0." in words
     assert "hroughput" not in words
+
+
+def test_limits_of_the_generator_are_not_called_a_lack_of_runs(tmp_path):
+    saturated = [f"b{block}-nodes2-clients{clients}" for block in (1, 2) for clients in (4, 8)]
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(4, 8), saturated=saturated)
+    (curves,) = read_sweep(path).curves
+    assert not curves.speedups[-1].speedup.is_finite
+    said = " ".join([scale_words.lead(curves), *scale_words.limits(curves)])
+    assert "The load generator's own limits leave the size of the change open." in said
+    assert "two valid runs" not in said
+    path = write_experiment(tmp_path / "open", Truth(rate=50.0, seconds=2), nodes=(1, 2), clients=(8,))
+    (curves,) = read_sweep(path).curves
+    best = [replace(at, points=tuple(replace(it, response_p99_low=0.0) for it in at.points)) for at in curves.best]
+    said = scale_words.lead(replace(curves, best=tuple(best)))
+    assert "The load generator's own limits leave the size of the change open." in said
+    assert "two valid runs" not in said
 
 
 def test_an_open_load_that_was_not_achieved_measures_the_throughput(tmp_path):
