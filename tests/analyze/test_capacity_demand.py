@@ -73,6 +73,32 @@ def test_without_a_curve_there_is_no_answer_beyond_the_measured_range():
     )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "least", "gap"),
+    [
+        ((1, 2), None, None),
+        ((1, 3), 2, "2 nodes were not measured"),
+        ((3,), 1, "1 and 2 nodes were not measured"),
+        ((2,), 1, "1 node was not measured"),
+        ((1, 8), 2, "2 to 7 nodes were not measured"),
+    ],
+)
+def test_numbers_of_nodes_that_were_not_measured_are_not_excluded(sizes, least, gap):
+    """Without a curve, 150 requests/s may need fewer nodes than the smallest measured number that sustains them."""
+    largest = sizes[-1]
+    for truths in ((100.0, 101.0, 102.0), (100.0,)):
+        capacities = [capacity(n, *(n * truth for truth in truths)) for n in sizes]
+        answer, words = said(150.0, capacities, None)
+        assert answer.nodes == largest
+        if gap is None:
+            assert answer.untested == ()
+            assert "not measured" not in words
+        else:
+            assert gap in words
+            assert "allow no other number" not in words
+            assert answer.least == (least if len(truths) > 1 else None)
+
+
 def test_lower_bounds_make_no_curve():
     held = capacity(4, 5000.0, 5000.0, bounds=Bounds(start=100, least=1, most=300))
     fitted, why = curve([*AMDAHL[:3], held])
@@ -186,7 +212,7 @@ def test_doubtful_capacities_are_not_extrapolated(code, why, remedy):
     # Between measured sizes the next measured one is known to suffice.
     answer = demand(410.0, "", AMDAHL, FITTED, [code])
     assert (answer.nodes, answer.measured) == (6, True)
-    assert sentence(answer, 8).endswith("6 nodes were measured.")
+    assert sentence(answer, 8).endswith("; between 5 and 6, since 5 nodes were not measured; 6 nodes were measured.")
 
 
 def test_an_inconclusive_curve_is_not_extrapolated():

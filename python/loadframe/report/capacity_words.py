@@ -271,6 +271,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "most": answer.most,
                 "measured": answer.measured,
                 "extrapolated": answer.extrapolated,
+                "untested": list(answer.untested),
                 "single_search": answer.single,
                 "sentence": words,
             }

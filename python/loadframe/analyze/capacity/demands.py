@@ -29,6 +29,8 @@ _DOUBTS = {
     "less_on_more_nodes": ("larger clusters sustained less than smaller ones", "find the cause (see the warnings)"),
     "fresh_node": ("new nodes were still cold, so the figures may be too low", "set a longer warmup, such as 5m"),
 }
+#: A sentence names fewer numbers of nodes than this one by one.
+_LISTED = 4
 _INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "measure larger clusters or more often")
 
 
@@ -49,6 +51,8 @@ class Demand:
     #: The smallest number of nodes whose only search neither passed nor failed at this load; None if all decided.
     undecided: int | None
     sizes: int = 0  #: how many numbers of nodes have a known capacity
+    #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
+    untested: tuple[int, ...] = ()
     #: Why the data leave the question open, and the remedies; empty if measurements answer it.
     doubts: tuple[tuple[str, str], ...] = ()
 
@@ -140,6 +144,11 @@ def demand(
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
     single = any(len(capacity.conclusive) == 1 for capacity in capacities)
+    # Fewer nodes than a cluster that is too small are too few as well.
+    short = max((number for number in bands if nodes is not None and number < nodes), default=0)
+    untested = tuple(range(short + 1, nodes or 0))
+    if untested and least is not None:
+        least = min(least, untested[0])
     reach = max(bands, default=0)
     beyond = (reach if nodes is None else nodes) > largest
     if nodes is not None:
@@ -147,7 +156,19 @@ def demand(
     elif doubts:
         least = None
     return Demand(
-        rate, words, nodes, least, most, nodes in rates, beyond, reach, single, undecided, len(rates), tuple(doubts)
+        rate=rate,
+        words=words,
+        nodes=nodes,
+        least=least,
+        most=most,
+        measured=nodes in rates,
+        extrapolated=beyond,
+        reach=reach,
+        single=single,
+        undecided=undecided,
+        sizes=len(rates),
+        untested=untested,
+        doubts=tuple(doubts),
     )
 
 
@@ -200,6 +221,13 @@ def _none_known(answer: Demand, largest: int, load: str) -> str:
     return f"{none}, EXTRAPOLATED from at most {largest}. Further extrapolation is unreliable."
 
 
+def _not_measured(untested: Sequence[int]) -> str:
+    """Write that these successive numbers of nodes were not measured; of many, name the first and the last."""
+    few = len(untested) < _LISTED
+    numbers = format_nodes(*untested) if few else f"{untested[0]} to {format_nodes(untested[-1])}"
+    return f"{numbers} {'was' if tuple(untested) == (1,) else 'were'} not measured"
+
+
 def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     """Return the answer as a sentence with its basis; `largest` is the largest measured number of nodes, 0 if none.
 
@@ -212,16 +240,19 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     if answer.nodes is None:
         return _none_known(answer, largest, load)
     count = format_nodes(answer.nodes)
+    basis = f", since {_not_measured(answer.untested)}" if answer.untested else " by the 95 % intervals"
     if answer.single:
         sure = "only an indication, since one search at a number of nodes does not give an interval"
         if answer.undecided is not None and answer.undecided < answer.nodes:
             sure += f", and {format_nodes(answer.undecided)} may suffice: the search there did not decide this load"
+        if answer.untested:
+            sure += f", and {_not_measured(answer.untested)}"
     elif answer.least == answer.nodes == answer.most:
         sure = "the 95 % intervals allow no other number"
     elif answer.most is None:
-        sure = f"{answer.least} or more by the 95 % intervals"
+        sure = f"{answer.least} or more{basis}"
     else:
-        sure = f"between {answer.least} and {answer.most} by the 95 % intervals"
+        sure = f"between {answer.least} and {answer.most}{basis}"
     if answer.measured:
         ground = f"{count} {'was' if answer.nodes == 1 else 'were'} measured"
     elif answer.extrapolated:
