@@ -6,7 +6,7 @@ import capacity_searches
 
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
 from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
-from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Outcome
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome
 from loadframe.report.capacity_words import documents_text, rate_text, sentence
 
 
@@ -92,6 +92,19 @@ def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():
         every = capacity(*truths)
         assert rate_text(every) == "at least 800"
         assert sentence(every, Slo(0.1)).endswith("the highest rate of the search. Raise search: most.")
+
+
+def test_searches_without_an_answer_are_named_beside_the_figure():
+    done = capacity_searches.searched(105.0)
+    unfinished = replace(done, attempts=done.attempts[:2], end=Next(200.0, 1, "ramp"))
+    unknown = replace(done, end=Answer(Kind.UNKNOWN, None, 1.0))
+    said = sentence(capacities_of([[done, unfinished, unknown]], 1)[0], Slo(0.1))
+    assert "(of 3 searches 1 is not finished, 1 is without an answer, because of invalid trials)" in said
+    nothing = replace(done, attempts=done.attempts[-1:], end=Answer(Kind.NONE, None, 105.0))
+    assert nothing.nearest is not None
+    said = sentence(capacities_of([[nothing, unfinished]], 1)[0], Slo(0.1))
+    assert "no rate meets the SLO (of 2 searches 1 is not finished). At" in said
+    assert "(of " not in sentence(capacities_of([[done, done]], 1)[0], Slo(0.1))
 
 
 def test_searches_that_the_generator_limited_are_counted_apart_from_those_at_the_highest_rate():

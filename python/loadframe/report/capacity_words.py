@@ -111,8 +111,9 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         nearest = next(filter(None, (search.nearest for search in capacity.searches)))
         why = "; ".join(nearest.judgement.reasons)
         return (
-            f"{name}: no {_level(capacity)} meets the SLO. At {_amount(capacity, lowest)}, the lowest tried,"
-            f" {why}. Relax the SLO, give the store more resources, or lower search: least."
+            f"{name}: no {_level(capacity)} meets the SLO{_without_answer(capacity)}. At"
+            f" {_amount(capacity, lowest)}, the lowest tried, {why}. Relax the SLO, give the store more resources, or"
+            " lower search: least."
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: no answer, because the deciding trials are invalid; see the reasons below."
@@ -183,7 +184,19 @@ def _basis(capacity: Capacity) -> str:
     if without:
         searches = counted(len(capacity.conclusive), "search", "searches")
         words += f" ({without} of {searches} found no {_level(capacity)} that meets the SLO)"
-    return words
+    return words + _without_answer(capacity)
+
+
+def _without_answer(capacity: Capacity) -> str:
+    """Write how many searches are not finished or have no answer; empty if the figure has all of them."""
+    unfinished = sum(search.answer is None for search in capacity.searches)
+    invalid = len(capacity.searches) - len(capacity.conclusive) - unfinished
+    counts = [
+        f"{count} {'is' if count == 1 else 'are'} {what}"
+        for count, what in ((unfinished, "not finished"), (invalid, "without an answer, because of invalid trials"))
+        if count
+    ]
+    return f" (of {counted(len(capacity.searches), 'search', 'searches')} {', '.join(counts)})" if counts else ""
 
 
 #: A sentence for each set of arrival processes in the trials.
