@@ -8,7 +8,10 @@ from capacity_folder import write_capacity
 from pages import Page
 from rich.console import Console
 
+from loadframe.analyze.telemetry import UPTIME
+from loadframe.record import Run
 from loadframe.report.kinds import read_report
+from simulated import add_samples
 
 NEED = "40 requests/s needs 1 node; only an indication, since one search at a number of nodes does not give an interval"
 
@@ -109,6 +112,19 @@ def test_the_nodes_of_an_existing_cluster_are_those_that_its_runs_recorded(tmp_p
     assert [capacity["nodes"] for capacity in report.document["capacities"]] == [2]
     assert "2 nodes" in printed(report)
     assert "1 node" not in printed(report)
+
+
+@pytest.mark.parametrize(("trial", "told"), [(0, False), (2, True)])
+def test_nodes_that_were_fresh_before_the_deciding_trials_are_no_doubt(tmp_path, trial, told):
+    trials = {1: [(20.0, True)] * 3, 2: [(10.0, True), *[(20.0, True)] * 3]}
+    path = write_capacity(tmp_path / "e", trials, demands=[100.0])
+    run = Run(path / "runs" / f"b1-nodes2-t{trial}")
+    begin = run.summary.measured[0].begin
+    ages = {"node:0": 3600e3, "node:1": 20e3}
+    add_samples(run, UPTIME, [(begin + t, name, age + 1e3 * t) for name, age in ages.items() for t in range(4)])
+    report = read_report(path)
+    assert ("fresh_node" in [warning["code"] for warning in report.document["warnings"]]) == told
+    assert ("new nodes were still cold" in report.document["demands"][0]["sentence"]) == told
 
 
 def test_failures_that_the_search_did_not_count_are_named(tmp_path):

@@ -429,7 +429,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
     They apply if a capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests or
-    vary in their offered rate, or nodes differ in age.
+    vary in their offered rate, or nodes differ in age in trials that decide.
     """
     warmup = capacities.folder.description.get("warmup")
     warmup = float(warmup) if isinstance(warmup, int | float) else None
@@ -464,7 +464,10 @@ def warnings(capacities: Capacities) -> list[Finding]:
                 )  # fmt: skip
                 break
     phases = capacities.folder.description.get("measure", ())
-    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(capacities.folder.runs, phases)]
+    # Nodes that were fresh in earlier trials only do not affect the answer.
+    decisive = {attempt.run for capacity in known for attempt in _decisive(capacity)}
+    runs = [run for run in capacities.folder.runs if run.id in decisive]
+    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(runs, phases)]
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
