@@ -168,7 +168,8 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         rows,
         names=0,
         note=f"Throughput: means over repetitions{selection}. 95 % intervals with one relative variance, pooled over"
-        " all treatments of these curves. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians"
+        " all treatments of these curves; of speed-ups within blocks, if the treatments in this table have enough runs."
+        " Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians"
         f" over repetitions. In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
     )
 

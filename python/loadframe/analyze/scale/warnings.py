@@ -88,7 +88,8 @@ FAILING_REQUESTS = Rule(
 )
 OPEN_LOAD = Rule(
     "open_load",
-    "phase {phase} has an open load: its throughput is the offered rate, not the capacity of the cluster",
+    "phase {phase} has an open load: its throughput is at most the offered rate, which need not be the capacity of the"
+    " cluster",
     "measure capacity with closed clients, and latency at a rate below it",
 )
 REPLICAS_CLIPPED = Rule(
