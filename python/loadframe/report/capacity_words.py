@@ -52,13 +52,9 @@ def rate_text(capacity: Capacity) -> str:
 
 
 def least(capacity: Capacity) -> float:
-    """Return the lower end of an open capacity: of its interval, or the lowest rate that a search sustained if lower.
-
-    One search has no interval.
-    """
+    """Return the lower end of an open capacity: of its interval, or the rate that the only search sustained."""
     assert capacity.rate is not None
-    lowest = min(answer.rate or 0.0 for answer in capacity.conclusive)
-    return lowest if len(capacity.conclusive) == 1 else min(lowest, capacity.rate.low)
+    return capacity.rate.value if len(capacity.conclusive) == 1 else capacity.rate.low
 
 
 def counts_documents(capacity: Capacity) -> bool:

@@ -381,13 +381,15 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
     searches = mean_interval(logs.tolist())
     low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
+    least, most = math.exp(low), math.exp(high)
     kinds = {answer.kind for answer in answers}
-    most = math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high)
+    # A tried rate in the place of a capacity beyond it hides variance: the interval alone may exclude the capacity.
+    if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND}:
+        least, most = min(least, *(answer.rate or 0.0 for answer in answers)), math.inf
     if Kind.NONE in kinds:
-        # The mean mixes a failed rate with capacities, so its interval may end above each rate that failed.
-        most = min(most, max(answer.above or math.inf for answer in answers))
+        most = max(most, *(answer.above or math.inf for answer in answers))
         return Estimate(most, 0.0, most) if math.isfinite(most) else None
-    return Estimate(math.exp(searches.value), math.exp(low), most)
+    return Estimate(math.exp(searches.value), least, most)
 
 
 _LESS = Rule(
