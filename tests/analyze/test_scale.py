@@ -386,6 +386,25 @@ def test_limits_of_the_generator_are_not_called_a_lack_of_runs(tmp_path):
     assert "two valid runs" not in said
 
 
+@pytest.mark.parametrize(("rate", "answer"), [(None, "between 1 and 2 nodes"), (50.0, "from 1 to 2 nodes: p50 ")])
+def test_runs_of_unknown_size_do_not_prevent_the_answer_of_the_others(tmp_path, rate, answer):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2, rate=rate), nodes=(1, 2, 4), clients=(8,), repetitions=1)
+    description = json.loads((path / "experiment.json").read_text())
+    description["factors"].pop("nodes")
+    for entry in description["design"]:
+        entry["treatment"].pop("nodes")
+    (path / "experiment.json").write_text(json.dumps(description))
+    file = path / "runs" / "b1-nodes4-clients8" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["store"]["nodes"] = None
+    file.write_text(json.dumps(manifest))
+    sweep = read_sweep(path)
+    (curves,) = sweep.curves
+    assert [treatment.nodes for treatment in curves.best] == [None, 1, 2]
+    assert answer in scale_words.lead(curves)
+    assert answer in sweep_page(sweep)
+
+
 def test_an_open_load_that_was_not_achieved_measures_the_throughput(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2), clients=(8,))
     for number, file in enumerate(sorted(path.glob("runs/*/summary.json"))):

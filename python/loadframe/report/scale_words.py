@@ -60,7 +60,8 @@ def _offered(curves: PhaseCurves) -> str:
     if missed:
         start = "; in at least one run it" if reached else "In at least one run the offered rate"
         words += f"{start} was not achieved{_at(missed)}{_throughputs(missed, curves)}"
-    first, last = curves.best[0], curves.best[-1]
+    chosen = curves.sized or curves.best
+    first, last = chosen[0], chosen[-1]
     times = [
         f"{name} {_time_text(*ends[0])}" + (f" to {_time_text(*ends[1])}" if first is not last else "")
         for name, ends in (

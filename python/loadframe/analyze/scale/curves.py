@@ -6,7 +6,7 @@ point is a mean over runs; its interval uses the relative spread that all repeat
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
@@ -158,7 +158,18 @@ class PhaseCurves:
     @property
     def p99_ratio(self) -> Estimate | None:
         """The p99 of an open load at the most nodes divided by that at the fewest; None for closed loads, one size."""
-        return p99_ratio(self.best[-1], self.best[0], self.best) if self.offered and len(self.best) > 1 else None
+        sized = self.sized
+        return p99_ratio(sized[-1], sized[0], sized) if self.offered and len(sized) > 1 else None
+
+    @property
+    def sized(self) -> tuple[Treatment, ...]:
+        """The best treatments at known numbers of nodes."""
+        return sized(self.best)
+
+
+def sized(treatments: Iterable[Treatment]) -> tuple[Treatment, ...]:
+    """Return the treatments with a known number of nodes: the store may not have told it in each run."""
+    return tuple(treatment for treatment in treatments if treatment.nodes)
 
 
 def is_offered(treatments: Sequence[Treatment]) -> bool:
@@ -202,7 +213,7 @@ def phase_curves(
     )
     failed = failed_levels([*runs, *attempts], phase, treatments)
     # The rate of an open load says nothing about the growth of throughput with nodes.
-    several = len({chosen.nodes for chosen in best}) > 1 and not is_offered(treatments)
+    several = len(sized(best)) > 1 and not is_offered(treatments)
     return PhaseCurves(
         phase=phase,
         others=others,
@@ -212,8 +223,8 @@ def phase_curves(
         treatments=treatments,
         best=tuple(best),
         over_clients=over_clients,
-        over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed, scaling) if several else None,
-        speedups=_speedups(best, noise) if several else (),
+        over_nodes=_curve("nodes", None, sized(best), lambda point: point.nodes, seed, scaling) if several else None,
+        speedups=_speedups(sized(best), noise) if several else (),
         at_edge=tuple(at_edge),
         bends=tuple(
             filter(
@@ -321,14 +332,12 @@ def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
-    """Return speed-up and efficiency relative to the first treatment; treatments without nodes are left out."""
+    """Return speed-up and efficiency relative to the first treatment; all have a known number of nodes."""
     first = best[0]
     rows = []
     for treatment in best:
-        if treatment.nodes is None or not first.nodes:
-            continue
         ratio = Estimate(1.0, 1.0, 1.0) if treatment is first else speedup_of(treatment, first, best, noise)
-        more = treatment.nodes / first.nodes
+        more = (treatment.nodes or 1) / (first.nodes or 1)
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
         bounds = EXACT if treatment is first else treatment.stretch.ratio(first.stretch)
         rows.append(SpeedUp(treatment, ratio, efficiency, bounds))

@@ -302,6 +302,6 @@ def _at_the_fewest(pairs: list[CurvePair], sweeps: Mapping[Scaling, Sweep]) -> t
     """
     groups = []
     for scaling in _SCALINGS:
-        used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].best[0].points}
+        used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].sized[0].points}
         groups.append([run for run in sweeps[scaling].folder.runs if run.id in used])
     return differences(*groups) if all(groups) else ()

@@ -225,7 +225,7 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
             linear,
             *lines,
             _runs(_points(curve), _nodes, "nodes", unit, COLORS[0], SYMBOLS[0], "runs"),
-            _quoted(curves.best, unit),
+            _quoted(curves.sized, unit),
             *_unusable(
                 [point for point in curves.points if (point.nodes, point.clients) in best], _nodes, "nodes", unit
             ),
