@@ -14,6 +14,7 @@ from elastic_folder import ASKED, BALANCED, GAIN, JOINED, SECONDS, write_elastic
 from loadframe.analyze.elastic import read_elasticity
 from loadframe.analyze.elastic.measures import Value
 from loadframe.analyze.elastic.repeated import repeated
+from loadframe.analyze.rates import THROUGHPUT
 from loadframe.base.units import format_share
 from loadframe.report.kinds import elastic, read_report
 from loadframe.report.kinds.elastic import elastic_page
@@ -227,6 +228,16 @@ def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity)
 def test_an_interval_with_one_open_end_names_the_other():
     bounds = {1: Value(4.0, low=3.0, high=math.inf), 2: Value(4.0, low=3.0, high=math.inf)}
     assert elastic._measure_text(repeated("latency_debt", 2, bounds, {})) == "4 s (at least 3 s)"
+
+
+def test_differences_of_some_runs_are_marked_as_such():
+    values = {block: Value(20.0 + block) for block in (1, 2, 3)}
+    control = {block: Value(2.0) for block in (1, 2)}
+    lost = repeated("lost_work", 3, values, control)
+    row = elastic._row(lost, THROUGHPUT)
+    assert "(from" not in row.value
+    assert row.difference.endswith("(from 2 of 3 runs)")
+    assert elastic._cost(lost).endswith("more than the control run lost (from 2 of 3 runs)")
 
 
 def test_a_bound_of_some_runs_is_not_mixed_with_the_values_of_the_others():

@@ -38,6 +38,11 @@ class Repeated:
         return sum(value.censored for value in self.values.values())
 
     @property
+    def compared(self) -> int:
+        """The number of runs with the event that have a value and a control run with one."""
+        return len(self.values.keys() & self.control.keys())
+
+    @property
     def drift(self) -> Estimate | None:
         """The mean in the control runs, the effect of time alone, or None without control runs."""
         return _mean(list(self.control.values())) if self.control else None
@@ -50,6 +55,7 @@ class Repeated:
             "censored": self.censored,
             "conditional": self.conditional and self.conditional.as_dict(),
             "difference": self.difference and self.difference.as_dict(),
+            "compared": self.compared,
             "values": {str(block): value.value for block, value in self.values.items()},
             "control": {str(block): value.value for block, value in self.control.items()},
         }

@@ -190,8 +190,9 @@ def _cost(lost: Repeated) -> str:
     if lost.difference is None:
         return f"The step cost the work of {_duration(lost.mean)}{_of(lost)}"
     if lost.difference.value <= 0:
-        return f"The step cost no more work than the control run lost{_of(lost)}"
-    return f"The step cost the work of {_duration(lost.difference)} more than the control run lost{_of(lost)}"
+        return f"The step cost no more work than the control run lost{_part(lost.compared, lost.runs)}"
+    more = f"The step cost the work of {_duration(lost.difference)} more than the control run lost"
+    return more + _part(lost.compared, lost.runs)
 
 
 def rows(step: StepMeasures, rate: Rate) -> list[Row]:
@@ -230,7 +231,9 @@ def _row(measure: Repeated, rate: Rate) -> Row:
         title=named.title,
         value=_measure_text(measure, unit),
         control="–" if alone is None else f"{'> ' * censored}{_text(alone, unit)}",
-        difference="–" if measure.difference is None else _text(measure.difference, unit),
+        difference="–"
+        if measure.difference is None
+        else _text(measure.difference, unit) + _part(measure.compared, measure.runs),
         says=named.says.format(counted=rate.counted),
         numbers=(
             _number(_alone(measure.mean.value) if measure.censored else measure.mean, unit, bool(measure.censored)),
@@ -271,8 +274,12 @@ def _measure_text(measure: Repeated, unit: str | None = None) -> str:
 
 def _of(measure: Repeated) -> str:
     """Write how many runs have the measure; empty if all have."""
-    known = len(measure.values)
-    return f" (from {known} of {counted(measure.runs, 'run')})" if known < measure.runs else ""
+    return _part(len(measure.values), measure.runs)
+
+
+def _part(known: int, runs: int) -> str:
+    """Write that a figure comes from `known` of all runs; empty if it comes from all."""
+    return f" (from {known} of {counted(runs, 'run')})" if known < runs else ""
 
 
 def _alone(value: float) -> Estimate:
