@@ -370,6 +370,23 @@ def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
     assert "hroughput" not in words
 
 
+def test_the_interval_of_p99_holds_the_truth_though_it_varies_far_more_near_the_capacity(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2, 4, 8), clients=(8,))
+    (curves,) = read_sweep(path).curves
+    random, held = np.random.default_rng(0), 0
+    for _ in range(200):
+        times = [p99 * np.exp(noise * random.standard_normal(3))
+                 for p99, noise in ((0.01, 0.5), *[(0.005, 0.05)] * 3)]  # fmt: skip
+        best = []
+        for at, of_runs in zip(curves.best, times, strict=True):
+            points = [replace(at.points[0], response_p99=p99, response_p99_low=p99, block=block)
+                      for block, p99 in enumerate(of_runs)]  # fmt: skip
+            best.append(replace(at, points=tuple(points)))
+        ratio = replace(curves, best=tuple(best)).p99_ratio
+        held += ratio.low <= 0.5 <= ratio.high
+    assert held >= 180
+
+
 def test_limits_of_the_generator_are_not_called_a_lack_of_runs(tmp_path):
     saturated = [f"b{block}-nodes2-clients{clients}" for block in (1, 2) for clients in (4, 8)]
     path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(4, 8), saturated=saturated)

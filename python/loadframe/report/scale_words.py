@@ -41,7 +41,7 @@ def lead(curves: PhaseCurves) -> str:
     if not last.speedup.is_finite:
         return (
             f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            f" nodes. {_why_open(curves)}"
+            f" nodes. {_why_open(curves.treatments)}"
         )
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"No significant change in throughput: it went {values}."
@@ -75,21 +75,21 @@ def _offered(curves: PhaseCurves) -> str:
     if ratio is None:
         return f"{words}."
     if not ratio.is_finite:
-        return f"{words}. {_why_open(curves)}"
+        return f"{words}. {_why_open((first, last), 'Neither number of nodes')}"
     some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "
     return f"{words}; {some}{estimate_text(ratio)} times that of {format_nodes(first.nodes or 0)}."
 
 
-def _is_repeated(curves: PhaseCurves) -> bool:
+def _is_repeated(treatments: Sequence[Treatment]) -> bool:
     """Return whether a treatment has two runs, so that the variance between runs is known."""
-    return any(len(treatment.points) > 1 for treatment in curves.treatments)
+    return any(len(treatment.points) > 1 for treatment in treatments)
 
 
-def _why_open(curves: PhaseCurves) -> str:
-    """Return why a ratio of two treatments has no finite interval, as a sentence."""
-    if _is_repeated(curves):
+def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
+    """Return why a ratio has no finite interval, as a sentence; `treatments`, if any is repeated, show the variance."""
+    if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
-    return "No treatment has two valid runs, so the variance between runs is unknown."
+    return f"{none} has two valid runs, so the variance between runs is unknown."
 
 
 def _at(treatments: Sequence[Treatment]) -> str:
@@ -284,7 +284,7 @@ def _survivors(curves: PhaseCurves) -> str:
 
 def _luck(curves: PhaseCurves) -> str:
     """Return a sentence on the correction for selecting the best of several numbers of clients."""
-    if not _is_repeated(curves):
+    if not _is_repeated(curves.treatments):
         return "No treatment has two valid runs, so the selection bias is unknown."
     most = 1 - min(row.treatment.without_luck for row in curves.speedups)
     if most < _LITTLE:

@@ -159,7 +159,7 @@ class PhaseCurves:
     def p99_ratio(self) -> Estimate | None:
         """The p99 of an open load at the most nodes divided by that at the fewest; None for closed loads, one size."""
         sized = self.sized
-        return p99_ratio(sized[-1], sized[0], sized) if self.offered and len(sized) > 1 else None
+        return p99_ratio(sized[-1], sized[0]) if self.offered and len(sized) > 1 else None
 
     @property
     def sized(self) -> tuple[Treatment, ...]:

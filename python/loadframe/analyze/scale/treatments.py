@@ -290,20 +290,24 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     return above.stretch.ratio(below.stretch).widened(lucky)
 
 
-def p99_ratio(above: Treatment, below: Treatment, treatments: Sequence[Treatment]) -> Estimate | None:
-    """Return the ratio of two treatments' mean p99 response times; None if one is unknown.
+def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
+    """Return the ratio of two treatments' p99 (geometric means), paired by block; None if one is unknown.
 
-    The noise is pooled over `treatments`. The lower bounds of the runs widen the interval.
+    Only their own runs show the noise, because p99 varies far more near the capacity than below it. The lower bounds of
+    the runs widen the interval.
     """
-    times = [[(it.response_p99, it.response_p99_low) for it in of.points if it.response_p99] for of in treatments]
-    known = {id(of): values for of, values in zip(treatments, times, strict=True)}
-    over, under = known[id(above)], known[id(below)]
-    if not over or not under:
-        return None
-    noise = pooled_noise([value for value, _ in values] for values in times)
-    lows = [min((value if low is None else low) / value for value, low in values) for values in (over, under)]
-    ratio = noise.ratio([value for value, _ in over], [value for value, _ in under])
-    return Stretch(lows[0]).ratio(Stretch(lows[1])).widened(ratio)
+    runs: list[Observation] = []
+    lows: list[Stretch] = []
+    for side, treatment in enumerate((below, above)):
+        known = [(point, point.response_p99) for point in treatment.points if point.response_p99]
+        if not known:
+            return None
+        runs += [Observation(value, side, point.block) for point, value in known]
+        bounds = [
+            (value if point.response_p99_low is None else point.response_p99_low) / value for point, value in known
+        ]
+        lows.append(Stretch(min(bounds)))
+    return lows[1].ratio(lows[0]).widened(estimate_ratio(runs, 0, 1).ratio)
 
 
 def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
