@@ -255,6 +255,22 @@ def test_configurations_at_the_limit_are_rarely_called_within_it():
     assert calls["errors"] <= 0.065 * trials
 
 
+@pytest.mark.parametrize("repetitions", [2, 3])
+def test_a_configuration_whose_times_vary_more_is_rarely_called_within_its_limit(repetitions):
+    """One of four configurations has its true p99 at the limit, and four times the noise of the others."""
+    random, calls, trials = np.random.default_rng(3), 0, 300
+    for _ in range(trials):
+        groups = [
+            [measured(("get", 0.001, float(time), 2000, 0), number=number) for number, time in enumerate(times)]
+            for times in (
+                0.1 * np.exp(random.normal(0, 0.2, repetitions)),
+                *(0.05 * np.exp(random.normal(0, 0.05, repetitions)) for _ in range(3)),
+            )
+        ]
+        calls += standings(SLO, *groups)[0]["p99"] == "yes"
+    assert calls <= 0.06 * trials
+
+
 def in_session(number, rate):
     """Return a run of a session; sessions are a day apart."""
     started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)

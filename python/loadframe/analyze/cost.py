@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any, Literal
 
 from loadframe.analyze.capacity.criteria import Failures, LimitedFigures, Slo, limited_figures
@@ -168,12 +168,13 @@ def cost(
 
 
 def estimates(
-    figure_of: Callable[[RecordedRun], Figure], groups: Sequence[Sequence[RecordedRun]]
+    figure_of: Callable[[RecordedRun], Figure], groups: Sequence[Sequence[RecordedRun]], *, unequal: bool = False
 ) -> list[Estimate | None]:
     """Return the geometric mean of a figure over each group of runs, or None for a group without the figure.
 
-    The intervals are Student's, with the variance of the logarithms pooled over the groups. The units are runs, or
-    session means if the runs are of several sessions. Bounds of figures widen the intervals.
+    The intervals are Student's, with the variance of the logarithms pooled over the groups. With `unequal`, a group
+    with a larger variance uses that. The units are runs, or session means if the runs are of several sessions. Bounds
+    of figures widen the intervals.
     """
     everything = [run for runs in groups for run in runs]
     sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
@@ -184,11 +185,15 @@ def estimates(
         logs.append(session_units([log for log, _ in known], [session for _, session in known]))
     freedom = sum(len(group) - 1 for group in logs if group)
     squares = sum((value - fmean(group)) ** 2 for group in logs for value in group)
-    variation = math.sqrt(squares / freedom) if freedom else math.inf
+    pooled = squares / freedom if freedom else math.inf
+
+    def half(group: Sequence[float]) -> float:
+        alone = variance(group) if unequal and len(group) > 1 else 0.0
+        used = (alone, len(group) - 1) if alone > pooled else (pooled, freedom)
+        return half_width(math.sqrt(used[0] / len(group)), used[1])
+
     return [
-        stretch_of(it for it, _ in of_group).widened(
-            on_log_scale(math.exp(fmean(group)), half_width(variation / math.sqrt(len(group)), freedom))
-        )
+        stretch_of(it for it, _ in of_group).widened(on_log_scale(math.exp(fmean(group)), half(group)))
         if group
         else None
         for of_group, group in zip(figures, logs, strict=True)
@@ -243,7 +248,8 @@ def _times(
         it = response(run)
         return UNKNOWN if it.value is not None and math.isinf(it.value) else it
 
-    for runs, estimate in zip(groups, estimates(finite, groups), strict=True):
+    # Response times vary far more near the capacity of a configuration, where the SLO decides, than below it.
+    for runs, estimate in zip(groups, estimates(finite, groups, unequal=True), strict=True):
         endless = [it for run in runs if (it := response(run)).value is not None and math.isinf(it.value)]
         if endless:
             # Too many requests of a run had no answer: no time bounds the percentile.
