@@ -2,16 +2,22 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.compare import Measure
+from loadframe.analyze.experiment import RecordedRun, read_experiment
+from loadframe.analyze.scale import curves
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.treatments import pooled_noise
 from loadframe.analyze.verdict.rules import NODE_LOST
+from loadframe.record.schema.figures import Latency
 from loadframe.report import scale_words
 from loadframe.report.kinds import read_report
 from loadframe.report.kinds.scale import sweep_page
 from loadframe.report.sections import further
+from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
 #: Size of a simulated request.
@@ -53,6 +59,22 @@ def experiment(tmp_path_factory):
 def curve(experiment):
     (curve,) = curves_over(read_experiment(experiment))
     return curve
+
+
+def test_a_response_time_that_varies_more_than_the_others_has_its_own_interval():
+    random, held, trials = np.random.default_rng(5), 0, 200
+    for _ in range(trials):
+        groups = [
+            [RecordedRun(f"r{number}", None, {}, MadeUp(summary(phase("read", {"get": operation(100.0, response=Latency(
+                count=100, p50=float(time)))})))) for number, time in enumerate(times)]
+            for times in (0.1 * (1 + 0.2 * random.standard_normal(3)), *(0.05 * (1 + 0.02 * random.standard_normal(3))
+                                                                          for _ in range(3)))
+        ]  # fmt: skip
+        measure = Measure("read", "p50", "get")
+        noise = pooled_noise([[measure.of(run) for run in group] for group in groups])
+        mean = curves._mean(groups[0], measure, noise)
+        held += mean.low <= 0.1 <= mean.high
+    assert held >= 0.9 * trials
 
 
 def test_there_is_a_line_for_each_number_of_clients_on_a_logarithmic_axis(curve):

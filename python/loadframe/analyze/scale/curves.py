@@ -19,7 +19,7 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.levels import SIZES, NumericLevels, numeric_levels
-from loadframe.analyze.rates import THROUGHPUT, Rate, rate_of
+from loadframe.analyze.rates import RATES, THROUGHPUT, Rate, rate_of
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.scale import warnings as rules
 from loadframe.analyze.scale.saturation import Calibration, bend, calibrate, clients_tried, is_saturated
@@ -475,11 +475,14 @@ def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
 def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estimate | None:
     """Return the mean of a measure with an interval that is symmetric on a log scale; None without values.
 
-    The bounds of the runs' values widen it.
+    A response time that varies more than `noise`, the pooled one, has its own. The bounds of the runs' values widen the
+    interval.
     """
     values = _values(runs, measure)
     if not values:
         return None
+    if measure.kind not in RATES:
+        noise = noise.or_own(values)
     return measure.stretch(runs).widened(on_log_scale(fmean(values), noise.half_width(len(values))))
 
 

@@ -82,6 +82,11 @@ class Noise:
         """Return the half-width of the 95 % interval of a mean of `runs` runs, relative to the mean."""
         return half_width(self.relative_error(runs), self.freedom)
 
+    def or_own(self, values: Sequence[float]) -> "Noise":
+        """Return this spread, or that of one treatment's `values` if it is larger: response times vary unequally."""
+        alone = pooled_noise([values])
+        return alone if alone.freedom and alone.variation > self.variation else self
+
     def relative_error(self, runs: int) -> float:
         """Return the standard error of a mean of `runs` runs, relative to the mean."""
         return self.variation / math.sqrt(runs)

@@ -49,8 +49,9 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
         for point in line.points
     ]
     note = (
-        "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. Other"
-        " sections pool over one curve or use the runs of one group, so their intervals of the same figures differ."
+        "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase; a p50"
+        " that varies more has its own variance. Other sections pool over one curve or use the runs of one group, so"
+        " their intervals of the same figures differ."
         f" p50: median response time of {_operations(curves)}. Lines connect points; they are not fits."
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
