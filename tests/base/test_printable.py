@@ -2,7 +2,10 @@
 
 import ast
 import io
+import os
+import select
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.table import Table
@@ -11,7 +14,7 @@ from rich.text import Text
 from commands import within
 from loadframe.analyze.finding import Rule
 from loadframe.analyze.gate import Gate
-from loadframe.base.untrusted import printable
+from loadframe.base.untrusted import outlet, printable
 from loadframe.cli import output
 from loadframe.report.gate import print_gate
 
@@ -92,3 +95,26 @@ def test_no_module_prints_past_the_safe_console():
                 and node.func.id == "print"
             ):
                 assert "printable(" in ast.unparse(node), f"{module}:{node.lineno}: print past printable()"
+
+
+def test_a_full_non_blocking_stream_is_waited_for_without_a_busy_loop(monkeypatch):
+    """A terminal is non-blocking if another program that shares it made it so."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    waits, received = [], []
+
+    def wait(reads, writes, others):
+        # The reader takes what the pipe holds, so the next attempt can write.
+        waits.append(writes)
+        received.append(os.read(reader, 2**20))
+        return select.select(reads, writes, others)
+
+    monkeypatch.setattr("loadframe.base.untrusted.select", SimpleNamespace(select=wait))
+    text = "x" * 2**18 + "\n"
+    with os.fdopen(writer, "w") as stream:
+        outlet(stream).write(text)
+    with os.fdopen(reader, "rb") as rest:
+        received.append(rest.read())
+    assert b"".join(received).decode() == text
+    # One for each time that the pipe was full, of 64 KiB.
+    assert 1 <= len(waits) <= 8

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import select
 import stat
 from pathlib import Path
 from typing import TextIO
@@ -62,12 +63,15 @@ def printable(text: str) -> str:
 
 
 class _Outlet(io.FileIO):
-    """Descriptor that switches to /dev/null when writing fails."""
+    """Descriptor that switches to /dev/null when writing fails, and waits if it is full."""
 
     def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
         """Write data and return the number of bytes; after an error, write it and all further data to /dev/null."""
         try:
-            return super().write(data) or 0
+            # Other programs make a shared terminal non-blocking; the buffer above would try again without a pause.
+            while (count := super().write(data)) is None:
+                select.select((), (self,), ())
+            return count
         except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
