@@ -287,6 +287,25 @@ def test_errors_for_otava_include_dropped_and_unanswered_requests():
     assert (_figures(run)["week.read.errors"], share) == (pytest.approx(0.525), pytest.approx(0.525))
 
 
+def test_error_rates_for_k6_and_rally_are_of_finished_requests_as_in_these_tools(tmp_path):
+    """k6 counts dropped iterations apart and interrupted requests nowhere; Rally drops nothing."""
+    run = write_run(tmp_path, "r1", Truth(failed_share=0.05))
+
+    def drop(document):
+        document["phases"][0]["operations"][OPERATION].update(dropped=400, in_flight_at_end=100)
+
+    edit(run, "summary.json", drop)
+    figures = Run(run.path).summary.phases[0].operations[OPERATION]
+    share = sum(figures.errors.values()) / figures.requests
+    metrics = json.loads(exported(run, "k6"))["metrics"]
+    assert metrics["http_req_failed"]["values"]["rate"] == pytest.approx(share)
+    assert metrics["http_reqs"]["values"]["count"] == figures.requests
+    assert metrics["dropped_iterations"]["values"]["count"] == 400
+    (task,) = json.loads(exported(run, "rally"))["results"]["op_metrics"]
+    assert task["error_rate"] == pytest.approx(share)
+    assert (task["meta"]["loadframe-dropped"], task["meta"]["loadframe-unanswered"]) == (400, 100)
+
+
 def test_runs_in_a_folder_are_ordered_by_time(tmp_path):
     for day, name in ((2, "a"), (1, "b")):
         write_run(tmp_path, name, Truth(seconds=1), started=datetime(2026, 1, day, tzinfo=UTC))

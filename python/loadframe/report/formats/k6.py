@@ -3,6 +3,9 @@
 `http_req_duration` is the service time, which excludes connection setup as in k6. k6 counts failed requests in it, but
 Loadframe records no service times of failures. If requests failed, the summary has only the submetric of successes,
 `expected_response:true`. The custom metric `response_time` is done - scheduled of successes.
+
+As in k6, `http_reqs` and `http_req_failed` count finished requests. Dropped requests are `dropped_iterations` only.
+Requests without an answer at the end of the phase count nowhere: k6 takes no sample of an interrupted request.
 """
 
 import hashlib

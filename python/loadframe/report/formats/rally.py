@@ -3,9 +3,9 @@
 `latency` is the response time (done - scheduled), `service_time` the service time (done - sent). Percentiles of a race
 are of successes, as in reports; Rally's include failures. `throughput` has the successes of each measured second and,
 as mean, the throughput of the report; Rally's values are means since the task began. `error_rate` is the share of
-finished requests that failed, as in Rally; `meta` has the number of dropped ones. `duration` and relative times count
-from the start of the task's phase, including its warm-up. `meta` of each task and record names these differences, and
-holds the verdict.
+finished requests that failed: Rally sends late requests instead of dropping them, so it has no dropped ones. `meta` has
+the numbers of dropped and unanswered requests. `duration` and relative times count from the start of the task's phase,
+including its warm-up. `meta` of each task and record names these differences, and holds the verdict.
 """
 
 import json
