@@ -11,8 +11,9 @@ from pages import Page
 from rich.console import Console
 
 from elastic_folder import ASKED, write_elastic
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import read_experiment
-from loadframe.analyze.published import PublishedFigure, beside
+from loadframe.analyze.published import PublishedFigure, _place, beside
 from loadframe.report.kinds import read_report
 from loadframe.report.published import published_section
 from simulated import Truth, write_experiment, write_variants
@@ -100,6 +101,33 @@ def test_published_quartiles_are_bars_around_the_published_change(scale):
     (plot,) = published_section(beside(read_experiment(path))).figures
     # Relative to the reference of 100: 120 is +20 %, 160 is +60 %.
     assert (plot.traces[0].low, plot.traces[0].high) == ([pytest.approx(20.0), None], [pytest.approx(60.0), None])
+
+
+@pytest.mark.parametrize(
+    ("factors", "place", "words"),
+    [
+        ((0.9, 1.1), "within", "within q1 to q3"),
+        ((1.5, 2.0), "below", "below q1"),
+        ((0.2, 0.5), "above", "above q3"),
+    ],
+)
+def test_measured_values_and_changes_are_placed_beside_published_quartiles(scale, factors, place, words):
+    """The published quartiles are multiples of the true value, and with the same reference of its change."""
+    value, reference = QUIET.throughput(2, 4), QUIET.throughput(1, 4)
+    known = figure(levels={"nodes": 2, "clients": 4}, value=value, change=value / reference - 1, against={"nodes": 1})
+    path = scale(replace(known, spread={"q1": factors[0] * value, "q3": factors[1] * value}))
+    (result,) = beside(read_experiment(path))[0].measured
+    assert (result.place, result.change_place) == (place, place)
+    assert result.as_dict()["quartiles"] == place
+    report = read_report(path)
+    console = Console(file=io.StringIO(), width=300)
+    report.show(console)
+    assert Page(report.page).text.count(words) == console.file.getvalue().count(words) == 2
+
+
+@pytest.mark.parametrize("measured", [Estimate(95.0, 85.0, 105.0), Estimate(95.0, 0.0, math.inf)])
+def test_a_value_whose_interval_reaches_the_quartiles_is_not_called_below_them(measured):
+    assert _place(measured, 100.0, 110.0) == "open"
 
 
 def test_response_times_fall_by_as_much_as_they_do(scale):

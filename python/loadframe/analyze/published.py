@@ -2,7 +2,7 @@
 
 Absolute figures depend on the machine, so the comparison uses changes: the ratio of a figure to the one at its
 reference levels, minus 1. The measured ratio is one of means over runs, with a 95 % interval on a log scale from the
-spread that all treatments share.
+spread that all treatments share. If quartiles were published, values and changes are also compared with these.
 
 The ratio of two capacities has an interval by MOVER: on a log scale, the distance from the ratio to an end is the root
 of the sum of squares of the distances of both capacities (Zou and Donner, "Construction of confidence limits about
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from loadframe.analyze.capacity import RATE, USERS, Capacity, Kind, capacities_in
 from loadframe.analyze.compare import KINDS, Measure
@@ -113,12 +113,17 @@ PHASE = "phase"
 _LOADS = (_CLIENTS, "ranks_per_node")
 
 
+#: Place of an estimate beside published quartiles. `open`: outside, but its interval reaches them or is unknown.
+Place = Literal["within", "below", "above", "open"]
+
+
 @dataclass(frozen=True)
 class MeasuredBeside:
     """Measured counterpart of a figure; `others` are the levels that the figure does not name.
 
     `mean` is over `runs` runs (of a capacity: searches) in the unit of the figure. `change` is the ratio to the mean at
-    its reference minus 1; None if the reference was not measured.
+    its reference minus 1; None if the reference was not measured. `place` and `change_place` are the places of both
+    beside the published quartiles; None without quartiles or a change.
     """
 
     phase: str
@@ -128,6 +133,8 @@ class MeasuredBeside:
     change: Estimate | None
     #: Runs at these levels in which the store failed; `mean` excludes them.
     failed: int = 0
+    place: Place | None = None
+    change_place: Place | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counterpart for JSON."""
@@ -138,6 +145,8 @@ class MeasuredBeside:
             "failed_runs": self.failed,
             "mean": self.mean.as_dict(),
             "change": self.change and self.change.as_dict(),
+            "quartiles": self.place,
+            "change_quartiles": self.change_place,
         }
 
 
@@ -156,7 +165,31 @@ class Beside:
 def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
     """Return the published figures of an experiment in their order, each with its measured counterparts."""
     figures = [PublishedFigure(**known) for known in (folder.description.get("published") or {}).get("figures", ())]
-    return tuple(Beside(figure, tuple(_measurements(folder, figure))) for figure in figures)
+    return tuple(
+        Beside(figure, tuple(_placed(measured, figure) for measured in _measurements(folder, figure)))
+        for figure in figures
+    )
+
+
+def _placed(measured: MeasuredBeside, figure: PublishedFigure) -> MeasuredBeside:
+    """Return a measured counterpart with its places beside the published quartiles, if there are any."""
+    if not {"q1", "q3"} <= set(figure.spread):
+        return measured
+    changes = figure.quartiles if measured.change else None
+    return replace(
+        measured,
+        place=_place(measured.mean, figure.spread["q1"], figure.spread["q3"]),
+        change_place=_place(measured.change, *changes) if measured.change and changes else None,
+    )
+
+
+def _place(estimate: Estimate, q1: float, q3: float) -> Place:
+    """Return the place of an estimate beside two quartiles."""
+    if q1 <= estimate.value <= q3:
+        return "within"
+    if estimate.value < q1:
+        return "below" if estimate.is_finite and estimate.high < q1 else "open"
+    return "above" if estimate.is_finite and estimate.low > q3 else "open"
 
 
 def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:

@@ -1,10 +1,11 @@
 """Comparison of published and measured figures: plots of relative changes, and a table with sources."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
+from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside, Place
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share, short_names
 from loadframe.report.labels import treatment_text
@@ -24,6 +25,13 @@ _WORDS = {
     "summed_time": "request time, sum over ranks",
 }
 _NONE = "–"
+#: Places of measurements beside published quartiles.
+_PLACES: Mapping[Place, str] = {
+    "within": "within q1 to q3",
+    "below": "below q1",
+    "above": "above q3",
+    "open": "outside q1 to q3, but not significantly",
+}
 
 
 def published_section(figures: Sequence[Beside]) -> Table:
@@ -36,8 +44,8 @@ def published_section(figures: Sequence[Beside]) -> Table:
             Cell(_value(at), _spread(at), number=_published_number(at)),
             change_cell(at.figure.change),
             Cell((measured and _others(measured)) or _NONE, (measured and _runs(at, measured)) or ""),
-            estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at)),
-            estimate_cell(_change(measured), measured.change if measured else None, "%"),
+            _mean_cell(at, measured),
+            _measured_change_cell(measured),
             Cell(at.figure.source, tone="muted"),
         ]
         for at, measured in _rows(figures)
@@ -46,8 +54,8 @@ def published_section(figures: Sequence[Beside]) -> Table:
         "Changes are relative to the levels in small type, because absolute figures of different machines are not"
         " comparable. Measured changes are ratios of means over runs, with 95 % intervals if runs were repeated. If the"
         " publication does not give the clients, each size uses the clients with the highest throughput. The sum of"
-        " request time excludes runs with failed requests unless they recorded samples. A dash: not measured, or not"
-        " published."
+        " request time excludes runs with failed requests unless they recorded samples. q1 and q3 are the published"
+        " quartiles. A dash: not measured, or not published."
     )
     columns = (
         "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"
@@ -70,10 +78,27 @@ def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
             f"{_levels(at)}{against}" + (f" ({_others(measured)})" if measured and measured.others else ""),
             _value(at),
             _NONE if at.figure.change is None else format_change(at.figure.change),
-            _mean(at, measured).replace(" [", "\n[", 1),
-            _change(measured).replace(" [", "\n[", 1),
+            _mean_cell(at, measured).lines,
+            _measured_change_cell(measured).lines,
         )
     return table
+
+
+def _mean_cell(at: Beside, measured: MeasuredBeside | None) -> Cell:
+    """Return the cell of a measured mean; a dash without a measurement."""
+    cell = estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at))
+    return _beside(cell, measured.place if measured else None)
+
+
+def _measured_change_cell(measured: MeasuredBeside | None) -> Cell:
+    """Return the cell of a measured change; a dash if it is unknown."""
+    cell = estimate_cell(_change(measured), measured.change if measured else None, "%")
+    return _beside(cell, measured.change_place if measured else None)
+
+
+def _beside(cell: Cell, place: Place | None) -> Cell:
+    """Return the cell of a measurement with its place beside the published quartiles, if there are any."""
+    return replace(cell, small=" ".join(filter(None, (cell.small, _PLACES[place])))) if place else cell
 
 
 def _rows(figures: Sequence[Beside]) -> Iterator[tuple[Beside, MeasuredBeside | None]]:
