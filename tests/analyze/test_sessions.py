@@ -1,35 +1,55 @@
 """Assignment of runs to sessions and blocks by their manifests; histories with different sessions."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from loadframe.analyze.compare import Group
+from loadframe.analyze.compare import Group, compare
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Thresholds, judge_gate
-from loadframe.analyze.history import LEVEL_CHANGE, SHORT_HISTORY, series_of, since_last_change
+from loadframe.analyze.history import LEVEL_CHANGE, OTHER_SUBJECTS, SHORT_HISTORY, series_of, since_last_change
 from loadframe.analyze.scale.treatments import points
 from loadframe.analyze.sessions import block_of, blocks_of, sessions_of
+from loadframe.base.errors import BadInput
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.figures import Latency
-from loadframe.record.schema.manifest import Hardware
+from loadframe.record.schema.manifest import Hardware, RecordedStore
 from made_up_runs import MadeUp, operation, phase, summary
 
 MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)
 
 
 def run(
-    minutes, *, throughput=100.0, block=None, folder="e/runs", host="bench-1", command=None, lasts=60.0, longest=None
+    minutes,
+    *,
+    throughput=100.0,
+    block=None,
+    folder="e/runs",
+    host="bench-1",
+    command=None,
+    lasts=60.0,
+    longest=None,
+    store=None,
+    requests=None,
 ):
     """Return a valid run of one phase that began this many minutes after Monday night."""
     name = f"r{minutes}"
-    figures = operation(throughput, response=Latency(p50=1 / throughput, max=longest))
+    done = requests or round(throughput * lasts)
+    times = Latency(p50=1 / throughput, max=longest)
+    figures = operation(throughput, requests=done, successes=done, response=times)
     started = None if minutes is None else (MONDAY + timedelta(minutes=minutes)).isoformat()
-    manifest = Manifest(FORMAT, started=started, session=command, hardware=Hardware(hostname=host, cpu="x"))
+    manifest = Manifest(
+        FORMAT,
+        started=started,
+        session=command,
+        hardware=Hardware(hostname=host, cpu="x"),
+        store=RecordedStore(kind=store),
+    )
     result = summary(phase("a", {"read": figures}, warmup=10.0, duration=lasts))
     return RecordedRun(name, block, {}, MadeUp(result, manifest, Path(folder) / name))
 
@@ -171,13 +191,16 @@ def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):
 def test_differences_between_nights_are_not_a_change_of_the_history():
     """Twenty nights of three runs: treated as sixty independent runs, 58 of 100 such histories would have a change."""
     random = np.random.default_rng(1)
-    result = [since_last_change(history(random, 20), ["throughput", "p50"])[1] for _ in range(60)]
+    result = [
+        since_last_change(past, past, ["throughput", "p50"])[1] for past in (history(random, 20) for _ in range(60))
+    ]
     assert sum(map(bool, result)) <= 6
 
 
 def test_only_the_sessions_since_a_fall_are_kept():
     random = np.random.default_rng(2)
-    kept, result = since_last_change(history(random, 20, spread=0.02, fall=0.8, since=14), ["throughput"])
+    past = history(random, 20, spread=0.02, fall=0.8, since=14)
+    kept, result = since_last_change(past, past, ["throughput"])
     assert len(kept.runs) == 18
     (shift,) = result
     assert shift.rule == LEVEL_CHANGE
@@ -186,9 +209,10 @@ def test_only_the_sessions_since_a_fall_are_kept():
 
 
 def test_a_history_of_few_sessions_reports_that_changes_cannot_be_found():
-    kept, result = since_last_change(history(np.random.default_rng(3), 3, runs=8, fall=0.5, since=2), ["throughput"])
+    past = history(np.random.default_rng(3), 3, runs=8, fall=0.5, since=2)
+    kept, result = since_last_change(past, past, ["throughput"])
     assert len(kept.runs) == 24
-    assert result == [SHORT_HISTORY(sessions=3, needed=8)]
+    assert result == [SHORT_HISTORY(sessions=3, at="", needed=8)]
     assert "the history has 3 sessions" in result[0].cause
 
 
@@ -200,7 +224,8 @@ def test_maxima_of_runs_of_other_lengths_are_not_a_change(lasts, changed, sessio
         run(24 * 60 * night, lasts=lasts[night >= 7], longest=(1.4 if night >= 7 else 1.0) * random.uniform(0.99, 1.01))
         for night in range(14)
     ]
-    kept, findings = since_last_change(Group("history", tuple(result)), ["max"])
+    past = Group("history", tuple(result))
+    kept, findings = since_last_change(past, past, ["max"])
     assert (len(kept.runs), [it.rule for it in findings]) == ((7, [LEVEL_CHANGE]) if changed else (14, []))
     [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
     assert len(series.values) == sessions
@@ -212,3 +237,99 @@ def test_a_store_that_answers_fewer_requests_in_the_same_time_keeps_its_maxima()
     ]
     [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
     assert len(series.values) == 14
+
+
+def test_a_phase_of_a_fixed_number_of_requests_keeps_its_maxima_however_long_it_lasts():
+    result = [
+        run(24 * 60 * night, requests=6000, lasts=100 if night >= 7 else 60, longest=1 + (night >= 7))
+        for night in range(14)
+    ]
+    [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
+    assert (len(series.values), series.left_out) == (14, {})
+
+
+def test_a_series_gives_the_reason_for_each_session_that_it_lacks():
+    lengths, longest = [60, 60, 60, 600, 60], [1.0, None, 1.0, 3.0, 1.0]
+    result = [run(24 * 60 * night, lasts=lengths[night], longest=longest[night]) for night in range(5)]
+    [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
+    assert series.sessions == (0, 2, 4)
+    assert series.left_out == {1: "no valid figure", 3: "another length than the newest run"}
+
+
+def nights(count, **parts):
+    """Return a run of each of some nights."""
+    random = np.random.default_rng(11)
+    return [run(24 * 60 * night, **parts, throughput=100 * random.uniform(0.99, 1.01)) for night in range(count)]
+
+
+def test_a_gate_compares_with_the_history_of_its_own_store():
+    """In one folder, a store that is ten times as fast came later: no regression, and no change of the level."""
+    redis = [run(24 * 60 * night + 60, store="redis", throughput=1000, folder="f/runs") for night in range(8, 16)]
+    past = Group("history", (*nights(16, store="mongodb"), *redis))
+    new = Group("new", tuple(run(24 * 60 * 20 + 3 * number, store="mongodb") for number in range(4)))
+    kept, findings = since_last_change(past, new, ["throughput"])
+    assert {it.manifest.store.kind for it in kept.runs} == {"mongodb"}
+    assert [it.rule for it in findings] == [OTHER_SUBJECTS]
+    assert findings[0].cause.startswith("the gate leaves out 8 runs of the history")
+    assert "redis" in findings[0].cause
+    (check,) = judge_gate(new, past, Thresholds(), kinds=["throughput"], history=True).checks
+    assert check.standing == "passed"
+
+
+def test_a_gate_refuses_a_history_of_other_stores_and_new_runs_of_several():
+    new = Group("new", (run(0, store="mongodb"), run(5, store="mongodb")))
+    with pytest.raises(BadInput, match="history has no run of mongodb, only of redis"):
+        since_last_change(Group("history", tuple(nights(8, store="redis"))), new, ["throughput"])
+    mixed = Group("new", (*new.runs, run(9, store="redis")))
+    with pytest.raises(BadInput, match=r"new has runs of several stores \(mongodb, redis\)"):
+        since_last_change(Group("history", tuple(nights(8, store="redis"))), mixed, ["throughput"])
+
+
+def test_a_gate_refuses_a_history_of_its_store_at_another_treatment_only():
+    """Another store in the folder has the treatment of the new runs."""
+    at = {clients: {"clients": clients} for clients in (4, 8)}
+    past = [replace(it, treatment=at[4]) for it in nights(8, store="redis")]
+    past += [replace(it, treatment=at[8]) for it in nights(8, store="mongodb")]
+    new = Group("new", tuple(replace(run(24 * 60 * 20 + n, store="redis"), treatment=at[8]) for n in range(3)))
+    with pytest.raises(BadInput, match="were measured at different treatments"):
+        judge_gate(new, Group("history", tuple(past)), Thresholds(), kinds=["throughput"], history=True)
+
+
+def test_a_short_history_of_one_treatment_is_not_hidden_by_a_long_one_of_another():
+    two, four = ({"nodes": 2}, {"nodes": 4})
+    past = Group(
+        "history",
+        tuple(
+            replace(it, treatment=at)
+            for night, it in enumerate(nights(20))
+            for at in ((two, four) if night >= 17 else (two,))
+        ),
+    )
+    new = Group("new", tuple(replace(run(24 * 60 * 21), treatment=at) for at in (two, four)))
+    _, findings = since_last_change(past, new, ["throughput"])
+    assert [it.cause.partition(":")[0] for it in findings] == [
+        "the history has 3 sessions at the treatment with the fewest"
+    ]
+
+
+@pytest.mark.parametrize("longer", ["history", "new"])
+def test_maxima_of_single_longer_runs_do_not_mix_with_the_others(longer):
+    """Of ten earlier runs one was ten times as long, with a maximum three times as large."""
+    odd = {"lasts": 600.0, "longest": 3.0}
+    random = np.random.default_rng(12)
+
+    def side(first, name):
+        runs = [run(24 * 60 * (first + night), longest=random.uniform(0.97, 1.03)) for night in range(9)]
+        return Group(name, (*runs, *([run(24 * 60 * (first + 9), **odd)] if name == longer else [])))
+
+    old, new = side(0, "history"), side(20, "new")
+    comparison = compare([old, new], ["max"])
+    (contrast,) = comparison.contrasts
+    assert contrast.outcome == "alike"
+    assert contrast.ratio.value == pytest.approx(1, abs=0.03)
+    assert (len(contrast.first), len(contrast.second)) == (9, 9)
+    (warning,) = [it for it in comparison.warnings if it.code == "other_length"]
+    assert warning.cause.startswith(f"in phase a, 1 run of {longer} measured for a much longer or shorter time than")
+    # The other measures keep the run.
+    (throughput,) = compare([old, new], ["throughput"]).contrasts
+    assert len(throughput.first) + len(throughput.second) == 19

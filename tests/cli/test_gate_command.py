@@ -1,6 +1,7 @@
 """`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files agree with it."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -132,3 +133,17 @@ def test_strict_refuses_a_gate_that_leaves_runs_out(results, tmp_path):
     status, _, errors = within("gate", tmp_path / "new", "--baseline", results / "old", "--strict")
     assert status == 4
     assert "1 run left out: r5: a copy is out of service" in errors
+
+
+def test_strict_ignores_invalid_runs_of_other_stores_in_a_history(results, tmp_path):
+    for number in range(8):
+        for name, kind in (("old", "opensearch"), ("other", "redis")):
+            lost = ["a copy is out of service"] if (number, name) == (1, "other") else []
+            labels = {"started": datetime(2026, 1, 1 + number, tzinfo=UTC), "session": f"night {number}"}
+            made = write_run(tmp_path / "history", f"{name}{number}", Truth(seconds=2), seed=number,
+                             deviations=lost, **labels)  # fmt: skip
+            file = made.path / "manifest.json"
+            file.write_text(file.read_text().replace('"kind": "opensearch"', f'"kind": "{kind}"'))
+    words = ("gate", results / "same", "--history", tmp_path / "history", "--measure", "throughput,p50")
+    status, _, errors = within(*words, "--strict")
+    assert status == within(*words)[0], errors

@@ -352,3 +352,83 @@ def test_the_references_of_disk_and_network_are_positive(tmp_path: Path):
     assert disk_reference(tmp_path) > 0
     assert network_reference() > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_history_says_which_points_a_measure_lacks_and_why(folder):
+    longer = folder / "night-03"
+    for run in ("run-0", "run-1"):
+        file = longer / run / "summary.json"
+        summary = json.loads(file.read_text())
+        (phase,) = summary["phases"]
+        phase["duration"] *= 10
+        for figures in phase["operations"].values():
+            figures["requests"] *= 10
+        file.write_text(json.dumps(summary))
+    for run in ("run-0", "run-1"):
+        file = folder / "night-04" / run / "summary.json"
+        summary = json.loads(file.read_text())
+        for figures in summary["phases"][0]["operations"].values():
+            figures["throughput"] = 0.0
+        file.write_text(json.dumps(summary))
+    history = read_history(folder, ["throughput", "max"])
+    assert [len(line.points) for line in history.lines] == [NIGHTS - 1] * 2
+    assert [it.cause for it in history.warnings if it.code == "left_out"] == [
+        f"range_100 throughput lacks 1 point ({commit(4)[:12]}): nothing succeeded",
+        f"range_100 max lacks 1 point ({commit(3)[:12]}): another length than the newest run",
+    ]
+    status, printed, _ = within("history", folder, "--measure", "throughput,max")
+    assert status == 0
+    assert f"lacks 1 point ({commit(4)[:12]}): nothing succeeded" in " ".join(printed.split())
+
+
+def test_a_measure_without_any_value_is_reported(folder):
+    """Before, it had no line and no word."""
+    for file in folder.glob("night-*/run-*/summary.json"):
+        summary = json.loads(file.read_text())
+        for entry in summary["verdict"]["figures"]:
+            if entry["figure"] == "response":
+                entry["state"] = "unknown"
+        file.write_text(json.dumps(summary))
+    history = read_history(folder, ["throughput", "p99"])
+    assert [line.measure.kind for line in history.lines] == ["throughput"]
+    (warning,) = [it for it in history.warnings if it.code == "left_out"]
+    assert warning.cause.startswith(f"range_100 p99 lacks {NIGHTS} points (")
+    assert warning.cause.endswith("): no valid figure")
+
+
+def test_a_history_of_several_short_series_is_too_short(tmp_path):
+    """Three series of five points are fifteen points, but none shows a change."""
+    for number, store in enumerate(("redis", "valkey", "mongodb")):
+        made = write_history(tmp_path / store, loss=0.0, nights=5, changed=(), runs=1)
+        for night in sorted(made.glob("night-*")):
+            target = shutil.copytree(night, tmp_path / "all" / f"{night.name}-{number}")
+            file = target / "run-0" / "manifest.json"
+            manifest = json.loads(file.read_text())
+            manifest["store"]["kind"] = store
+            file.write_text(json.dumps(manifest))
+    history = read_history(tmp_path / "all", ["throughput"])
+    assert (len(history.points), len(history.lines)) == (15, 3)
+    assert sentences(history) == [f"Too few points to find a change: 5 of at least {history.needed} for 3 measures."]
+
+
+def test_the_newest_commit_is_stopped_if_the_gate_of_one_of_its_stores_did(folder):
+    """The last gate of the commit, on another store, passed. A later gate on the store counts instead of its first."""
+
+    def gate(store, hour, outcome):
+        name = f"night-{NIGHTS - 1:02}-{store}-{hour}"
+        shutil.copytree(folder / f"night-{NIGHTS - 1:02}", folder / name)
+        for file in (folder / name).glob("*/manifest.json"):
+            manifest = json.loads(file.read_text())
+            manifest["store"]["kind"] = store
+            manifest["started"] = manifest["started"].replace("T02:", f"T{hour:02}:")
+            manifest["session"] = name
+            file.write_text(json.dumps(manifest))
+        failed = ["range_100 p50"] if outcome == "regression" else []
+        add_to_gate_log(folder, GateRecord("2026-01-13T00:00:00+00:00", name, commit(NIGHTS - 1), outcome, failed))
+
+    stopped = f"The gate stopped {commit(NIGHTS - 1)[:12]}: range_100 p50."
+    gate("redis", 5, "regression")
+    gate("valkey", 8, "passed")
+    assert sentences(read_history(folder, ["throughput"]))[-1] == stopped
+    gate("redis", 11, "passed")
+    assert stopped not in sentences(read_history(folder, ["throughput"]))

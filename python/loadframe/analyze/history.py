@@ -19,7 +19,7 @@ measures at all treatments share one chance of a false change.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import median
@@ -33,6 +33,7 @@ from loadframe.analyze.compare.warnings import failed_and_excluded
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.sessions import sessions_of, started
+from loadframe.base.errors import BadInput
 from loadframe.record.gate_log import read_gate_log
 
 Array = npt.NDArray[np.float64]
@@ -205,37 +206,57 @@ LEVEL_CHANGE = Rule(
 )
 SHORT_HISTORY = Rule(
     "short_history",
-    "the history has {sessions:counted session}: with fewer than {needed}, a change of its level cannot be separated"
-    " from variance between sessions, so all of its runs are compared",
+    "the history has {sessions:counted session}{at}: with fewer than {needed}, a change of its level cannot be"
+    " separated from variance between sessions, so all of these runs are compared",
     "if the store changed in between, name only the runs after that change",
 )
+OTHER_SUBJECTS = Rule(
+    "other_subjects",
+    "the gate leaves out {runs:counted run} of the history, of another workload or store than the new runs"
+    " ({subjects})",
+    "nothing, if the folder has the histories of several stores or workloads; otherwise name another folder",
+)
+#: Why a series lacks a run. Longer runs have larger maxima.
+NO_FIGURE = "no valid figure"
+NOTHING = "nothing succeeded"
+NO_BOUND = "the load generator may have limited them"
+OTHER_LENGTH = "another length than the newest run"
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One measure at one treatment: the numbers of the sessions in order, and the median of each."""
+    """One measure at one treatment: the numbers of the sessions in order, and the median of each.
+
+    `left_out` gives the reason for each session without a value.
+    """
 
     measure: Measure
     sessions: tuple[int, ...]
     values: tuple[float, ...]
+    left_out: Mapping[int, str]
 
 
-def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
-    """Return the runs since the last change of each treatment, as a group, and warnings.
+def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
+    """Return the history's runs since the last change of each series that `new` continues, and warnings.
 
-    There is no warning about a change that a user accepted in the history's folder.
-    Sessions with an unknown start count as one that precedes all others.
+    A series has one workload, store and treatment. Runs of other workloads and stores than `new` are left out; BadInput
+    if no other run exists, or if `new` mixes stores. There is no warning about a change that a user accepted in the
+    history's folder. Sessions with an unknown start count as one that precedes all others.
     """
+    history, findings = _continued(history, new)
     runs = history.usable
     numbers = {id(run): -1 if number is None else number for run, number in zip(runs, sessions_of(runs), strict=True)}
-    by_treatment = [
-        (usable := history.at(treatment).usable, series_of(usable, numbers, kinds)) for treatment in history.treatments
-    ]
-    searched = sum(len(series) for _, series in by_treatment)
-    level = LEVEL / max(searched, 1)
+    members: dict[Hashable, list[RecordedRun]] = {}
+    for run in history.runs:
+        members.setdefault(series_of_run(run), []).append(run)
+    searched: list[tuple[list[RecordedRun], list[RecordedRun], list[Series]]] = []
+    for key, everything in members.items():
+        usable = [run for run in runs if series_of_run(run) == key]
+        like = new.at(everything[0].treatment).usable or new.usable
+        searched.append((everything, usable, series_of(usable, numbers, kinds, like)))
+    level = LEVEL / max(sum(bool(row.values) for *_, series in searched for row in series), 1)
     kept: list[RecordedRun] = []
-    findings: list[Finding] = []
-    for treatment, (usable, series) in zip(history.treatments, by_treatment, strict=True):
+    for everything, usable, series in searched:
         first = -1
         for row in series:
             for point in change_points(row.values, level=level):
@@ -243,23 +264,84 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
                 first = max(first, session)
                 changed = [run for run in usable if numbers[id(run)] == session]
                 if not any(map(_is_accepted, changed)):
-                    run = f"{changed[0].id} ({started(changed[0])})"
-                    findings.append(LEVEL_CHANGE(measure=row.measure.name, change=point.change, p=point.p, run=run))
+                    run_text = f"{changed[0].id} ({started(changed[0])})"
+                    findings.append(
+                        LEVEL_CHANGE(measure=row.measure.name, change=point.change, p=point.p, run=run_text)
+                    )
         since = [run for run in usable if numbers[id(run)] >= first]
         # A run without figures is kept by its start time.
         begin = min((started(run) for run in since), default="") if first >= 0 else ""
-        others = [run for run in history.at(treatment).runs if not run.sound]
+        others = [run for run in everything if not run.sound]
         kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
-    count, needed = len(set(numbers.values())), fewest_sessions(level)
-    if runs and count < needed:
-        findings.append(SHORT_HISTORY(sessions=count, needed=needed))
-    members = {id(run) for run in kept}
+    continued = [usable for _, usable, _ in searched if usable and usable[0].treatment in new.treatments]
+    counts = [len({numbers[id(run)] for run in usable}) for usable in continued or ([list(runs)] if runs else [])]
+    needed = fewest_sessions(level)
+    if counts and min(counts) < needed:
+        at = " at the treatment with the fewest" if len(counts) > 1 else ""
+        findings.append(SHORT_HISTORY(sessions=min(counts), at=at, needed=needed))
+    kept_ids = {id(run) for run in kept}
     before = replace(
         history,
         label=f"{history.label} before its last change",
-        runs=tuple(run for run in history.runs if id(run) not in members),
+        runs=tuple(run for run in history.runs if id(run) not in kept_ids),
     )
     return replace(history, runs=tuple(kept)), [*findings, *failed_and_excluded([before])]
+
+
+def series_of_run(run: RecordedRun) -> Hashable:
+    """Return the identity of the series that a run belongs to: workload, store and treatment."""
+    return *_subject(run), run.treatment_key
+
+
+def _continued(history: Group, new: Group) -> tuple[Group, list[Finding]]:
+    """Return the runs of a history with the workloads and stores of new runs, and a warning if it has others.
+
+    Refuse a history with others only, and several stores of `new` at one treatment: BadInput.
+    """
+    at: dict[str, set[_Subject]] = {}
+    for run in new.known:
+        at.setdefault(run.treatment_key, set()).add(_subject(run))
+    for subjects in at.values():
+        stores = sorted({store for _, store in subjects if store})
+        if len(stores) > 1:
+            raise BadInput(
+                f"{new.label} has runs of several stores ({', '.join(stores)}) at one treatment",
+                remedy="gate the runs of each store alone",
+            )
+    known = {subject for subjects in at.values() for subject in subjects}
+    kept = [run for run in history.runs if not known or _is_of(run, at.get(run.treatment_key, known))]
+    others = len(history.runs) - len(kept)
+    if not others:
+        return history, []
+    ids = {id(run) for run in kept}
+    names = _names(_subject(run) for run in history.runs if id(run) not in ids)
+    if not any(run.run for run in kept):
+        raise BadInput(
+            f"{history.label} has no run of {_names(known)}, only of {names}",
+            remedy="name the history of this workload and store, or use --baseline to compare different ones",
+        )
+    return replace(history, runs=tuple(kept)), [OTHER_SUBJECTS(runs=others, subjects=names)]
+
+
+_Subject = tuple[str | None, str | None]
+
+
+def _subject(run: RecordedRun) -> _Subject:
+    """Return the workload and the kind of store of a run; None if unknown."""
+    return run.manifest.workload.name, run.manifest.store.kind
+
+
+def _is_of(run: RecordedRun, subjects: Iterable[_Subject]) -> bool:
+    """Return whether a run has one of these workloads and stores; an unknown part fits."""
+    return any(
+        all(None in pair or pair[0] == pair[1] for pair in zip(subject, _subject(run), strict=True))
+        for subject in subjects
+    )
+
+
+def _names(subjects: Iterable[_Subject]) -> str:
+    """Return the distinct subjects as text: `ycsb/b on redis, ycsb/b on mongodb`."""
+    return ", ".join(sorted({" on ".join(filter(None, subject)) for subject in subjects}))
 
 
 def _is_accepted(run: RecordedRun) -> bool:
@@ -272,23 +354,52 @@ def _is_accepted(run: RecordedRun) -> bool:
     return any(read_gate_log(folder.parent).acceptance(folder.name, [run.id]) for folder in folders)
 
 
-def series_of(runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Sequence[str]) -> list[Series]:
+def series_of(
+    runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Sequence[str], like: Sequence[RecordedRun] = ()
+) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    Series of maxima have only runs whose length is comparable with the newest run: longer runs have larger maxima.
+    Series of maxima have only runs of a similar length: that of most runs in `like`, else that of the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):
+        newest = max((run for run in runs if not _unfit(measure, run)), key=lambda run: numbers[id(run)], default=None)
+        length = measure.typical(like) or newest
         by_session: dict[int, list[float]] = {}
-        # A value without an upper bound would show a shift of the generator.
-        known = [run for run in runs if measure.of(run) and isfinite(measure.figure(run).high)]
-        newest = max(known, key=lambda run: numbers[id(run)], default=None)
-        for run in known:
-            if newest and (value := measure.of(run)) and measure.lasts_alike(run, newest):
-                by_session.setdefault(numbers[id(run)], []).append(value)
+        left_out: dict[int, str] = {}
+        for run in runs:
+            reason, value, session = _unfit(measure, run, length), measure.of(run), numbers[id(run)]
+            if reason or value is None:
+                left_out[session] = reason
+            else:
+                by_session.setdefault(session, []).append(value)
         ordered = sorted(by_session)
-        series.append(Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))
+        values = tuple(median(by_session[number]) for number in ordered)
+        left_out = {session: left_out[session] for session in sorted(left_out.keys() - by_session.keys())}
+        series.append(Series(measure, tuple(ordered), values, left_out))
     return series
 
 
-__all__ = ["LEVEL_CHANGE", "SHORT_HISTORY", "ChangePoint", "Series", "change_points", "series_of", "since_last_change"]
+def _unfit(measure: Measure, run: RecordedRun, length: RecordedRun | None = None) -> str:
+    """Return why a series of logarithms lacks a run; empty if it has it. Maxima must be of a length as of `length`."""
+    value = measure.of(run)
+    if value is None:
+        return NO_FIGURE
+    if not value:
+        return NOTHING
+    # A value without an upper bound would show a shift of the generator.
+    if not isfinite(measure.figure(run).high):
+        return NO_BOUND
+    return OTHER_LENGTH if length and not measure.lasts_alike(run, length) else ""
+
+
+__all__ = [
+    "LEVEL_CHANGE",
+    "SHORT_HISTORY",
+    "ChangePoint",
+    "Series",
+    "change_points",
+    "series_of",
+    "series_of_run",
+    "since_last_change",
+]

@@ -20,10 +20,16 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.history import (
     LEVEL,
+    NO_BOUND,
+    NO_FIGURE,
+    NOTHING,
+    OTHER_LENGTH,
     ChangePoint,
+    Series,
     change_points,
     fewest_sessions,
     series_of,
+    series_of_run,
 )
 from loadframe.analyze.sessions import reference_times, sessions_of, started
 from loadframe.base.errors import BadInput
@@ -57,6 +63,18 @@ _UNKNOWN_START = Rule(
     "unknown_start",
     "{runs:counted run} without a recorded start: the history leaves them out",
     "record the runs with this version",
+)
+#: What to do about points that a series lacks, by the reason.
+_REMEDIES = {
+    NO_FIGURE: "see why with `loadframe report` of their runs",
+    NOTHING: "find out why: this is worse than any change of a level",
+    NO_BOUND: "give the load generator its own cores or machine",
+    OTHER_LENGTH: "measure for the same time each night, or use a percentile: longer runs have larger maxima",
+}
+_LEFT_OUT = Rule(
+    "left_out",
+    "{measures} {verb} {count:counted point} ({labels}): {why}",
+    lambda why: _REMEDIES[why],
 )
 _MISSING_FOLDERS = Rule(
     "missing_folders",
@@ -231,8 +249,10 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
     group = Group(folder.name, tuple(run for _, run in by_folder))
     folders = {id(run): name for name, run in by_folder}
     points, unknown = _points(group.usable, folders, log)
-    lines = _lines(points, kinds)
+    series = _series(points, kinds)
+    lines = _lines(points, series)
     warnings = [*_missing_folders(folder, log), *failed_and_excluded([group]), *_reference_changes(points)]
+    warnings += _left_out(points, series)
     if unknown:
         warnings.append(_UNKNOWN_START(runs=unknown))
     needed = fewest_sessions(LEVEL / max(len(lines), 1))
@@ -255,10 +275,10 @@ def _missing_folders(folder: Path, log: GateLog) -> list[Finding]:
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], between: str = ", ") -> str:
     """Return the first three names and the number of the others, as text."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    return f"{between.join(names[:_NAMED])}{more}"
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
@@ -326,34 +346,65 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
     return tuple(points), unknown
 
 
-def _lines(points: Sequence[Point], kinds: Sequence[str]) -> tuple[Line, ...]:
-    """Return one line for each workload, store, treatment and measure, with its changes; empty lines are dropped.
+@dataclass(frozen=True)
+class _Titled:
+    """A series, with the title and the treatment of its line."""
 
-    The level of the search for changes is divided by the number of series.
-    """
+    title: str
+    treatment: Mapping[str, Any]
+    row: Series
+
+
+def _series(points: Sequence[Point], kinds: Sequence[str]) -> list[_Titled]:
+    """Return a series for each workload, store, treatment and measure; its sessions are indices of points."""
     numbers = {id(run): index for index, point in enumerate(points) for run in point.runs}
-    # Runs of other workloads or stores are other series, even at the same treatment.
     groups: dict[Hashable, list[RecordedRun]] = {}
     for point in points:
         for run in point.runs:
-            manifest = run.manifest
-            groups.setdefault((manifest.workload.name, manifest.store.kind, run.treatment_key), []).append(run)
-    searched = [(runs, series_of(runs, numbers, kinds)) for runs in groups.values()]
-    level = LEVEL / max(sum(len(series) for _, series in searched), 1)
-    titles = _titles([runs[0] for runs, _ in searched])
+            groups.setdefault(series_of_run(run), []).append(run)
+    titles = _titles([runs[0] for runs in groups.values()])
+    return [
+        _Titled(title, runs[0].treatment, row)
+        for title, runs in zip(titles, groups.values(), strict=True)
+        for row in series_of(runs, numbers, kinds)
+    ]
+
+
+def _lines(points: Sequence[Point], series: Sequence[_Titled]) -> tuple[Line, ...]:
+    """Return a line for each series that has values, with its changes.
+
+    The level of the search for changes is divided by the number of lines.
+    """
+    known = [it for it in series if it.row.values]
     lines = []
-    for title, (runs, series) in zip(titles, searched, strict=True):
-        treatment = runs[0].treatment
-        for row in series:
-            if not row.values:
-                continue
-            of_row = tuple(points[number] for number in row.sessions)
-            changes = tuple(
-                Change(title, row.measure, treatment, step, of_row[step.index])
-                for step in change_points(row.values, level=level)
-            )
-            lines.append(Line(title, row.measure, treatment, of_row, row.values, changes))
+    for it in known:
+        of_row = tuple(points[number] for number in it.row.sessions)
+        changes = tuple(
+            Change(it.title, it.row.measure, it.treatment, step, of_row[step.index])
+            for step in change_points(it.row.values, level=LEVEL / len(known))
+        )
+        lines.append(Line(it.title, it.row.measure, it.treatment, of_row, it.row.values, changes))
     return tuple(lines)
+
+
+def _left_out(points: Sequence[Point], series: Sequence[_Titled]) -> list[Finding]:
+    """Return a warning for each reason why series lack points, and each set of these points."""
+    lacking: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for it in series:
+        name = ", ".join(filter(None, (it.row.measure.name, it.title)))
+        for why in dict.fromkeys(it.row.left_out.values()):
+            places = tuple(number for number, reason in it.row.left_out.items() if reason == why)
+            lacking.setdefault((why, places), []).append(name)
+    return [
+        _LEFT_OUT(
+            measures=_listed(names, "; "),
+            verb="lacks" if len(names) == 1 else "lack",
+            count=len(places),
+            labels=_listed([points[number].label for number in places]),
+            why=why,
+        )
+        for (why, places), names in lacking.items()
+    ]
 
 
 def _titles(examples: Sequence[RecordedRun]) -> list[str]:

@@ -133,7 +133,7 @@ def gate(
         judged.show(out)
     if judged.standing == "regression":
         raise typer.Exit(ExitCode.FAILED)
-    unusable = [run for group in groups for run in group.left_out if not run.store_failed]
+    unusable = [run for run in outcome.left_out if not run.store_failed]
     if strict and unusable:
         raise NothingUsable(
             f"{counted(len(unusable), 'run')} left out: {unusable[0].id}: {unusable[0].why}",

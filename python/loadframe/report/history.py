@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.history import series_of_run
 from loadframe.analyze.recorded_history import REFERENCES, Change, History, Line, Point, reference_series
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_change, format_count, format_duration
@@ -60,10 +61,21 @@ def history_page(history: History) -> Page:
 
 def sentences(history: History) -> list[str]:
     """Return the answer: the changes, and the newest commit if a gate stopped it."""
-    gate = history.points[-1].gate if history.points else None
-    stopped = gate is not None and gate.outcome == "regression" and not history.points[-1].accepted
-    checks = f": {', '.join(gate.failed)}" if gate and gate.failed else ""
-    return _of_changes(history) + [f"The gate stopped {history.points[-1].label}{checks}."] * stopped
+    stopped = [point.gate for point in _newest(history) if point.gate and not point.accepted]
+    stopped = [gate for gate in stopped if gate.outcome == "regression"]
+    checks = ", ".join(dict.fromkeys(name for gate in stopped for name in gate.failed))
+    words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopped else []
+    return _of_changes(history) + words
+
+
+def _newest(history: History) -> list[Point]:
+    """Return the last point of the newest commit for each store, workload and treatment; one without a commit."""
+    if not history.points:
+        return []
+    last = history.points[-1]
+    of_commit = [point for point in history.points if point is last or (point.commit and point.commit == last.commit)]
+    newest = {frozenset(map(series_of_run, point.runs)): point for point in of_commit}
+    return list(newest.values())
 
 
 def _of_changes(history: History) -> list[str]:
@@ -72,13 +84,16 @@ def _of_changes(history: History) -> list[str]:
     if not history.lines:
         return [f"No conclusion: {points}, and no valid measurement."]
     changes = history.changes
-    if not changes and len(history.points) < history.needed:
+    lengths = [len(line.points) for line in history.lines]
+    if not changes and max(lengths) < history.needed:
         return [
-            f"Too few points to find a change: {len(history.points)} of at least {history.needed}"
+            f"Too few points to find a change: {max(lengths)} of at least {history.needed}"
             f" for {counted(len(history.lines), 'measure')}."
         ]
     if not changes:
-        return [f"No change of a level in {points} and {counted(len(history.lines), 'measure')}."]
+        short = sum(length < history.needed for length in lengths)
+        few = f"; {short} of these {'has' if short == 1 else 'have'} too few points to find one" if short else ""
+        return [f"No change of a level in {points} and {counted(len(history.lines), 'measure')}{few}."]
     accepted = sum(change.accepted is not None for change in changes)
     words = [f"{counted(len(changes), 'change')} of a level in {points}, {accepted} accepted."]
     newest: dict[object, Change] = {}

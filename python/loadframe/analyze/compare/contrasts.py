@@ -6,7 +6,7 @@ conclusion favours its group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -129,7 +129,7 @@ class Contrast:
     least effect; `alike` has its whole interval within the least effect; `open` is undecided. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
     failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0. `short` says
-    which side's maxima are too small, and why; see `Measure.shorter`.
+    which side's maxima are too small, and why; see `Measure.shorter`. `sides` are the compared runs.
     """
 
     measure: Measure
@@ -149,6 +149,7 @@ class Contrast:
     short: tuple[str, str] = ("", "")
     #: Bounds of both sides' values by the load generator.
     bounds: tuple[Stretch, Stretch] = (EXACT, EXACT)
+    sides: tuple[Group, Group] = field(kw_only=True, repr=False, compare=False)
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
@@ -275,13 +276,20 @@ def compare(
             )
         for first, second, treatment in pairs:
             for measure in measures_of([*first.usable, *second.usable], kinds):
-                values = contrast_values(measure, first, second, session_spread)
+                sides = of_one_length(measure, first, second)
+                warnings += [
+                    rules.OTHER_LENGTH(label=side.label, count=count, other=second.label, phase=measure.phase)
+                    for side, kept in zip((first, second), sides, strict=True)
+                    if (count := len(side.usable) - len(kept.usable))
+                ]
+                values = contrast_values(measure, *sides, session_spread)
                 warnings += [
                     rules.NOTHING_DONE(label=label, count=count, measure=measure)
                     for label, count in values.without_logarithm
                 ]
                 if values.estimate:
-                    raw.append(_contrast(measure, first, second, treatment, values, values.estimate))
+                    failed = len(first.failed), len(second.failed)
+                    raw.append(_contrast(measure, sides, treatment, values, values.estimate, failed))
         if not intended and len(pairs) == 1 and baseline.treatments != group.treatments and not pairs[0][2]:
             treatments = treatments_text(baseline.treatments[0], group.treatments[0])
             labels = {"first": baseline.label, "second": group.label}
@@ -311,15 +319,32 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
     return [(baseline.at(treatment), group.at(treatment), treatment) for treatment in common]
 
 
+def of_one_length(measure: Measure, first: Group, second: Group) -> tuple[Group, Group]:
+    """Return both groups without the valid runs whose maxima do not compare with those of the second group.
+
+    A first group with no other runs stays whole: `Contrast.short` then says which side is too short.
+    """
+    typical = measure.typical(second.usable) if measure.is_maximum else None
+    if typical is None:
+        return first, second
+    other = {id(run) for side in (first, second) for run in side.usable if not measure.lasts_alike(run, typical)}
+    sides = [replace(side, runs=tuple(run for run in side.runs if id(run) not in other)) for side in (first, second)]
+    return sides[0] if sides[0].usable else first, sides[1]
+
+
 def _contrast(
     measure: Measure,
-    first: Group,
-    second: Group,
+    sides: tuple[Group, Group],
     treatment: Mapping[str, Any],
     values: ContrastValues,
     estimate: RatioEstimate,
+    failed: tuple[int, int],
 ) -> Contrast:
-    """Return the contrast of the two groups, with an unadjusted p and an open outcome."""
+    """Return the contrast of the two groups, with an unadjusted p and an open outcome.
+
+    `failed` counts the failed runs of each side, also of those that the measure excludes.
+    """
+    first, second = sides
     zeros = [side.label in dict(values.without_logarithm) for side in (first, second)]
     return Contrast(
         measure=measure,
@@ -334,10 +359,11 @@ def _contrast(
         p=estimate.p,
         delta=cliffs_delta(values.first, values.second),
         outcome="open",
-        failed=(len(first.failed), len(second.failed)),
+        failed=failed,
         blind=(zeros[0] or measure.is_blind(first.usable), zeros[1] or measure.is_blind(second.usable)),
         short=measure.shorter(first.usable, second.usable),
         bounds=values.bounds,
+        sides=sides,
     )
 
 

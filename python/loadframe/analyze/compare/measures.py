@@ -33,7 +33,6 @@ _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LI
 #: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of
 #: a closed loop.
 _LONGER = 1.3
-_MAXIMA = ("max", "all-max")
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
@@ -64,6 +63,11 @@ class Measure:
     def better(self) -> Literal["higher", "lower"]:
         """The direction of improvement: `higher` for rates, `lower` for times and errors."""
         return "higher" if self.kind in RATES else "lower"
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether it is a maximum, which grows with the number of requests."""
+        return self.kind.removeprefix("all-") == "max"
 
     @property
     def unit(self) -> str:
@@ -127,17 +131,15 @@ class Measure:
 
         Only maxima depend on the length. Sides without a value are not shorter.
         """
-        if self.kind not in _MAXIMA:
+        if not self.is_maximum:
             return "", ""
         # The mean number of requests and duration (s) of a run, for each side.
         lengths: list[tuple[float, float]] = []
         for side in (first, second):
-            runs = [run for run in side if self.of(run) is not None]
-            phases = [phase for run in runs if (phase := run.phase(self.phase))]
-            if not phases:
+            known = [self._length(run) for run in side if self.of(run) is not None]
+            if not known:
                 return "", ""
-            requests = [sum(operation.requests for operation in self._operations(run)) for run in runs]
-            lengths.append((fmean(requests), fmean(phase.duration for phase in phases)))
+            lengths.append((fmean(requests for requests, _ in known), fmean(duration for _, duration in known)))
         words = [
             [
                 name
@@ -149,9 +151,22 @@ class Measure:
         return " and ".join(words[0]), " and ".join(words[1])
 
     def lasts_alike(self, run: RecordedRun, other: RecordedRun) -> bool:
-        """Return whether the phase lasts about as long in both runs, as a maximum requires; True for other measures."""
-        lengths = [phase.duration for one in (run, other) if (phase := one.phase(self.phase))]
-        return self.kind not in _MAXIMA or max(lengths) <= _LONGER * min(lengths)
+        """Return whether two runs have similar lengths, as a maximum requires; True for other measures.
+
+        Similar is the time or the number of requests: a phase with a fixed number ends when the store has answered.
+        """
+        pairs = zip(self._length(run), self._length(other), strict=True)
+        return not self.is_maximum or any(max(pair) <= _LONGER * min(pair) for pair in pairs)
+
+    def typical(self, runs: Iterable[RecordedRun]) -> RecordedRun | None:
+        """Return the run with the median duration of those that have this measure; None without any."""
+        known = sorted((run for run in runs if self.of(run) is not None), key=lambda run: self._length(run)[1])
+        return known[len(known) // 2] if known else None
+
+    def _length(self, run: RecordedRun) -> tuple[float, float]:
+        """Return the number of requests, and the duration of the phase, s; 0 and 0 without the phase."""
+        phase = run.phase(self.phase)
+        return sum(operation.requests for operation in self._operations(run)), phase.duration if phase else 0.0
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""

@@ -42,6 +42,15 @@ def _other_load(first: str, second: str, differences: Sequence[Difference]) -> s
     return f"{first} and {second} ran under different loads ({listed}{more})"
 
 
+def _other_length(label: str, count: int, other: str, phase: str) -> str:
+    """Return the cause: `count` runs of a group have another length than most of `other`, which matters to maxima."""
+    than = "most of its runs" if label == other else f"the runs of {other}"
+    return (
+        f"in phase {phase}, {counted(count, 'run')} of {label} measured for a much longer or shorter time than {than}:"
+        " more requests have a larger maximum, so maxima exclude them"
+    )
+
+
 def _unmatched(label: str, count: int) -> str:
     """Return the cause: `count` treatments of a group lack a counterpart in the other."""
     return f"{counted(count, 'treatment')} of {label} {'has' if count == 1 else 'have'} no counterpart to compare with"
@@ -102,6 +111,7 @@ OTHER_LOAD = Rule(
     _other_load,
     "unless you want to compare loads, give both the same workload, parameters and generator",
 )
+OTHER_LENGTH = Rule("other_length", _other_length, "measure all runs for the same time, or compare a percentile")
 OTHER_TREATMENT = Rule(
     "other_treatment",
     "{first} and {second} were measured at different treatments ({difference})",

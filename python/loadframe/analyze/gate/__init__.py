@@ -88,16 +88,15 @@ def joint_estimate(
     Runs of different treatments form one unit if they are of the same block, or else if they have the same number
     within their treatment and session.
     """
-    sides = {0: baseline, 1: new}
-    everything = [(side, run) for side, group in sides.items() for run in group.usable]
+    everything = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
     sessions: Mapping[int, int | None] = {id(run): number for (_, run), number in zip(everything, numbers, strict=True)}
     logs: dict[_Unit, list[float]] = defaultdict(list)
     blocks: dict[_Unit, Hashable] = {}
     for contrast in contrasts:
         rows: list[tuple[_Unit, float]] = []
-        for side, group in sides.items():
-            here = runs_at(group, contrast).usable
+        for side, group in enumerate(contrast.sides):
+            here = group.usable
             counts: dict[Hashable, int] = defaultdict(int)
             for run in here:
                 session, block = sessions[id(run)], block_of(run)
@@ -118,12 +117,7 @@ def joint_estimate(
     if {observation.group for observation in observations} != {0, 1}:
         return None
     # The bounds of the mean are at most the widest bounds of a measure.
-    bounds = [
-        contrast.measure.stretch(runs_at(new, contrast).usable).ratio(
-            contrast.measure.stretch(runs_at(baseline, contrast).usable)
-        )
-        for contrast in contrasts
-    ]
+    bounds = [contrast.bounds[1].ratio(contrast.bounds[0]) for contrast in contrasts]
     stretch = Stretch(min(it.low for it in bounds), max(it.high for it in bounds))
     joint = estimate_ratio(observations, 0, 1, session_spread=session_spread, robust=baseline.robust)
     return joint.widened(stretch)
@@ -135,11 +129,6 @@ def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
     for place, contrast in enumerate(contrasts):
         members[contrast.measure.kind].append(place)
     return dict(members)
-
-
-def runs_at(group: Group, contrast: Contrast) -> Group:
-    """Return the group's runs for a contrast: at its treatment, or all if the group has only one treatment."""
-    return group.at(contrast.treatment) if len(group.treatments) > 1 else group
 
 
 def errors_against_baseline(contrast: Contrast, question: Question, baseline: Group, new: Group) -> Check:
@@ -266,12 +255,12 @@ def judge_gate(
         warnings += faulty_runs([new])
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
         return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out, warned_runs(new.runs))
-    if not across:
-        _require_same_treatment(baseline, new)
     if history:
         # Shares of errors are almost always 0, so they lack a level that could shift.
-        baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
+        baseline, shifts = since_last_change(baseline, new, [kind for kind in kinds if kind != "errors"])
         warnings += shifts
+    if not across:
+        _require_same_treatment(baseline, new)
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
     pace = next((warning.figures["factor"] for warning in comparison.warnings if warning.rule == OTHER_SPEED), 1.0)
     checks += _against(comparison, thresholds, pace, session_spread, watch)
@@ -315,7 +304,7 @@ def _against(
     for kind, places in families(contrasts).items():
         members.append(len(places))
         chosen = [contrasts[place] for place in places]
-        hides = [_hides(contrast, runs_at(new, contrast).usable) for contrast in chosen]
+        hides = [_hides(contrast) for contrast in chosen]
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
@@ -326,9 +315,8 @@ def _against(
         for candidate, why in zip(chosen, hides, strict=True):
             counts = len(candidate.first), len(candidate.second)
             about.append((candidate.measure, candidate.estimate, candidate, 1, counts, why))
-            sides = runs_at(baseline, candidate), runs_at(new, candidate)
             ps.append(
-                more_errors(candidate.measure, *sides)
+                more_errors(candidate.measure, *candidate.sides)
                 if kind == "errors"
                 else one_sided_p(candidate.estimate, candidate.measure)
             )
@@ -344,18 +332,18 @@ def _against(
         if contrast is None:
             checks.append(together(question, count, "measures"))
         elif measure.kind == "errors":
-            sides = runs_at(baseline, contrast), runs_at(new, contrast)
-            checks.append(errors_against_baseline(contrast, question, *sides))
+            checks.append(errors_against_baseline(contrast, question, *contrast.sides))
         else:
-            few = few_requests(measure, [*runs_at(baseline, contrast).usable, *runs_at(new, contrast).usable])
+            few = few_requests(measure, [run for side in contrast.sides for run in side.usable])
             checks.append(against_baseline(contrast, question, few=few))
     return checks
 
 
-def _hides(contrast: Contrast, new: Sequence[RecordedRun]) -> tuple[str, str]:
+def _hides(contrast: Contrast) -> tuple[str, str]:
     """Return why the figures of the baseline, and of the new runs, are too good; empty if they are not."""
     before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", contrast.short[0])
-    return before, BLIND if contrast.measure.is_blind(new) else too_short("the new runs", contrast.short[1])
+    blind = contrast.measure.is_blind(contrast.sides[1].usable)
+    return before, BLIND if blind else too_short("the new runs", contrast.short[1])
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
@@ -405,16 +393,7 @@ def _unknown(
     known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
     known |= {check.measure for check in judged}
     measures = measures_of([*first.usable, *second.usable], kinds)
-    return [
-        Check(
-            measure,
-            treatment,
-            "undecided",
-            _UNRECORDED,
-        )
-        for measure in measures
-        if measure not in known
-    ]
+    return [Check(measure, treatment, "undecided", _UNRECORDED) for measure in measures if measure not in known]
 
 
 def _missing(baseline: Group, new: Group) -> int:
@@ -441,7 +420,7 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
     """Return the check of a bound, by the runs that measured it; undecided without such a run."""
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
-        counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
+        counted = measure.is_maximum or (bound.kind == "errors" and bound.limit == 0)
         judge = _judge_bound if counted else _estimated
         standing, figures, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
         if standing == "passed" and measure.is_blind(runs):
