@@ -67,6 +67,11 @@ def test_a_port_that_is_taken_is_refused():
     assert "cannot listen at 127.0.0.1:" in errors
 
 
+def test_a_listening_address_with_an_impossible_name_is_refused():
+    status, _, errors = within("ingest", "adbids", "--listen", "a..b:9999")
+    assert (status, "cannot listen at a..b:9999" in errors) == (2, True), errors
+
+
 def test_a_port_without_any_line_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.yaml").write_text(

@@ -93,6 +93,8 @@ def test_a_port_in_use_is_bad_input(folder):
     [
         (("--metrics", "nowhere"), "invalid address 'nowhere' of --metrics"),
         (("--metrics", "70000"), "invalid address '70000' of --metrics"),
+        (("--metrics", "9" * 5000), "invalid address '999"),
+        (("--metrics", "a..b:1"), "a..b:1: cannot serve metrics"),
         (("--otlp", "127.0.0.1:4318"), "invalid address '127.0.0.1:4318' of --otlp"),
         (("--trace", "1%"), "--trace requires --otlp"),
         (("--trace", "0%", "--otlp", "http://h:1"), "--trace 0% samples no requests"),

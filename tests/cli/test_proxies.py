@@ -70,7 +70,9 @@ def test_exceptions_may_be_networks(monkeypatch):
     assert proxy_for("10.2.2.3:9200", "http")
 
 
-@pytest.mark.parametrize("url", ["socks5://ann:hush@all.example:1", "https://all.example:1", "http://all.example:none"])
+@pytest.mark.parametrize(
+    "url", ["socks5://ann:hush@all.example:1", "https://all.example:1", "http://all.example:none", "http://[::1:80"]
+)
 def test_other_proxies_are_refused_unless_they_do_not_apply(monkeypatch, url):
     monkeypatch.setenv("ALL_PROXY", url)
     assert proxy_for("127.0.0.1:9200", "http") is None

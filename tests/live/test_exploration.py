@@ -251,6 +251,8 @@ def test_write_requests_are_not_answered(folder, method):
         (("explore", "RUN", "--hosts", "127.0.0.1:1"), "expected one of"),
         (("explore", "RUN", "--user", "ann"), "--user requires an existing cluster"),
         (("explore", "RUN", "--web-address", "0.0.0.0:0"), "served to this machine only"),
+        (("explore", "RUN", "--web-address", "a..b:0"), "a..b:0: cannot serve the page"),
+        (("explore", "RUN", "--web-address", "9" * 5000), "invalid address '999"),
         (("explore", "--store", "redis", "--hosts", "127.0.0.1:1"), "cannot explore the documents of redis"),
         (("explore", "--store", "sim", "--hosts", "127.0.0.1:1"), "cannot explore the documents of sim"),
     ],

@@ -88,10 +88,20 @@ def test_spans_without_a_receiver_are_reported_with_the_cause_once(monkeypatch):
     assert pusher.failure == "of 1 spans, 1 were not accepted: Connection refused"
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://host", "http://", ""])
-def test_addresses_without_a_scheme_or_host_are_refused(url):
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:4318", "ftp://host", "http://", "", "http://[", "http://[::1", "http://host:99999"),
+        *("http://host:0", "http://host:port", "http://host?key=1", "http://host/#part"),
+    ],
+)
+def test_addresses_that_are_no_url_of_a_receiver_are_refused(url):
     with pytest.raises(BadInput, match="invalid address"):
         metrics_endpoint(url)
+
+
+def test_a_path_may_have_a_query():
+    assert metrics_endpoint("https://host/own/metrics?key=1") == "https://host/own/metrics?key=1"
 
 
 class Traced(Handler):

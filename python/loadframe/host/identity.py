@@ -97,7 +97,7 @@ def resolved(name: str) -> str | None:
     """Return the IPv4 address of a host name, resolved on this machine, or None if it does not resolve."""
     try:
         return socket.gethostbyname(name)
-    except OSError:
+    except (OSError, UnicodeError):
         return None
 
 

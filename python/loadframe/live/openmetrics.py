@@ -79,9 +79,9 @@ class MetricsServer:
         try:
             family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
             self._http = _Http(family, address, self._metrics)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise BadInput(
-                f"cannot serve metrics: {error.strerror or error}",
+                f"cannot serve metrics: {getattr(error, 'strerror', None) or error}",
                 where=f"{self._host}:{self._port}",
                 remedy="give another address with --metrics; port 0 selects a free port",
             ) from error

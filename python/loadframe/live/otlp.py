@@ -57,10 +57,16 @@ _METRICS, _TRACES = "/v1/metrics", "/v1/traces"
 
 def metrics_endpoint(url: str) -> str:
     """Return the receiver's address for metrics: `URL/v1/metrics`, or `url` if it has a path. BadInput if invalid."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        # Reading an invalid port raises an error.
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, known = urlsplit(""), False
+    has_path = bool(parts.path.strip("/"))
+    if not known or (not has_path and (parts.query or parts.fragment)):
         raise BadInput(f"invalid address {url!r} of --otlp", remedy="give a URL, such as http://127.0.0.1:4318")
-    return url if parts.path.strip("/") else f"{url.rstrip('/')}{_METRICS}"
+    return url if has_path else f"{url.rstrip('/')}{_METRICS}"
 
 
 def traces_endpoint(url: str) -> str:

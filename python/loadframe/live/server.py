@@ -133,7 +133,8 @@ def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
+    # Python refuses to convert very long numbers.
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (colon and not host):
         raise BadInput(
             f"invalid address {text!r} of {what}",
             remedy="give a port, such as 8350, or HOST:PORT, such as 0.0.0.0:8350; port 0 selects a free port",
@@ -154,9 +155,9 @@ class Server:
                     remedy="give a loopback address, such as 127.0.0.1:8350, and forward the port over SSH",
                 )
             self._http = _Http(family, address, host, site)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise BadInput(
-                f"cannot serve {site.name}: {error.strerror or error}",
+                f"cannot serve {site.name}: {getattr(error, 'strerror', None) or error}",
                 where=f"{host}:{port}",
                 remedy="give another address with --web-address; port 0 selects a free port",
             ) from error

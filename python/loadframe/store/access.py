@@ -304,7 +304,10 @@ def require_known(addresses: Sequence[str]) -> None:
 
 def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) -> tuple[str, str]:
     """Return scheme and `host:port` of a URL; BadInput if it has credentials, a path, or an unknown scheme."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise BadInput(f"invalid address {url!r}: {error}", remedy="write [address]:port for IPv6") from error
     if parts.username or parts.password:
         raise BadInput(
             "a password in an address is visible to all users of this machine",

@@ -57,11 +57,11 @@ def proxy_for(address: str, scheme: str) -> Proxy | None:
         return None
     variable = f"{name.upper()}_PROXY"
     url = proxies[name] if "://" in proxies[name] else f"http://{proxies[name]}"
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port or _PROXY_PORT
     except ValueError:
-        host, port = None, 0
+        parts, host, port = urlsplit(""), None, 0
     if parts.scheme != "http" or not host:
         target, _ = split_address(address)
         raise BadInput(

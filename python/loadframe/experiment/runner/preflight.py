@@ -32,8 +32,8 @@ def _require(address: str, source: str) -> None:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(where)
             tried.listen()
-    except OSError as error:
-        what = f"cannot listen at {address}: {error.strerror or error}"
+    except (OSError, UnicodeError) as error:
+        what = f"cannot listen at {address}: {getattr(error, 'strerror', None) or error}"
         raise BadInput(
             what, where=f"source {source}", remedy="choose another port, or stop the process that uses it"
         ) from None
