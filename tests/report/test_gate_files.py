@@ -62,6 +62,16 @@ def test_markdown_shows_names_as_they_are_and_lets_none_become_html_or_markup():
     assert suite.find("testsuite/testcase/failure") is not None
 
 
+@pytest.mark.parametrize(
+    "end", ["\x1b]0;title", "\x1b[", "\x9d", "\x9b3", "\x1b", "\uffff", "\ufffe", "\ud800", "\x00"]
+)
+def test_a_text_that_ends_in_an_escape_sequence_leaves_junit_whole(end):
+    checks = (Check(Measure(f"load{end}", "p99", "read"), {}, "regression", f"slower{end}", bound=Bound("p99", 0.1)),)
+    case = ET.fromstring(junit(Gate("new", checks, (), None, False))).find("testsuite/testcase")
+    assert (case.get("classname"), case.find("failure").get("message")) == ("loadframe.load", "slower")
+    assert case.find("failure").get("type") == "regression"
+
+
 def test_the_headline_gives_the_outcome():
     assert headline(gate("passed")) == "new passed: 1 check, no regression."
     assert headline(gate()) == "No conclusion about new: no valid run to check."

@@ -39,8 +39,11 @@ _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|"
     r"\x1b[ -/]*[0-~]?"
 )
-#: C0 but tab and newline, delete, C1, the marks and overrides of text direction, and halves of surrogate pairs.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: C0 but tab and newline, delete, C1, the marks and overrides of text direction, halves of surrogate pairs, and the
+#: two characters that XML does not allow besides these.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 #: A gzip stream decoded as UTF-8.

@@ -65,9 +65,18 @@ def junit(gate: Gate) -> str:
         ET.SubElement(suite, "system-err").text = "\n".join(lines)
     suites = ET.Element("testsuites")
     suites.append(suite)
-    ET.indent(suites)
-    # XML does not allow control characters.
-    return printable(ET.tostring(suites, encoding="unicode", xml_declaration=True)) + "\n"
+    return xml_text(suites)
+
+
+def xml_text(root: ET.Element) -> str:
+    """Return an XML document, indented, without the control characters that XML does not allow. Changes `root`."""
+    for element in root.iter():
+        # In the whole document, the end of an escape sequence could be markup.
+        element.text = element.text and printable(element.text)
+        for name, value in element.items():
+            element.set(name, printable(value))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def markdown(gate: Gate) -> str:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
-from loadframe.base.untrusted import printable
 from loadframe.record import Run
+from loadframe.report.gate import xml_text
 
 
 def suites(runs: Sequence[Run]) -> str:
@@ -17,9 +17,7 @@ def suites(runs: Sequence[Run]) -> str:
     root = ET.Element("testsuites", name="loadframe")
     for run in runs:
         root.append(_suite(run))
-    ET.indent(root)
-    # XML does not allow control characters.
-    return printable(ET.tostring(root, encoding="unicode", xml_declaration=True)) + "\n"
+    return xml_text(root)
 
 
 def _suite(run: Run) -> ET.Element:
