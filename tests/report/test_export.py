@@ -14,8 +14,11 @@ import pytest
 import loadframe
 from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report.csv_table import csv_table
-from loadframe.report.export import _tables
+from loadframe.report.export import _tables, bibliography
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
 from simulated import Truth, write_experiment, write_run, write_variants
@@ -461,6 +464,28 @@ def test_csv_keeps_signed_numbers_quotes_and_line_breaks():
     words = ["-3 % worse", 'a "b", c', "two\nlines", "-∞", "+1.5"]
     (_, *rows) = csv.reader(io.StringIO(csv_table(Table(["variant"], [[Cell(word)] for word in words]))))
     assert [row[0] for row in rows] == words
+
+
+def test_tables_have_no_control_characters():
+    table = Table(["variant"], [[Cell("a\x1b[31mb\x00\ud800c\rd")]], note="e\x1b]0;f\x07g")
+    assert csv_table(table) == 'variant\n"abc\nd"\n'
+    text = tabular("t\x1b[1m", table)
+    assert "abc d" in text
+    assert text.isprintable() or set(re.findall(r"[^ -~]", text)) == {"\n"}
+
+
+def test_versions_with_braces_leave_entries_of_bibtex_whole():
+    manifest = Manifest(FORMAT, store=RecordedStore(kind="open{search", version="1}2{{"), started="2026-01-0}")
+    text = bibliography([manifest])
+    entries = re.split(r"^@misc", text, flags=re.MULTILINE)[1:]
+    assert len(entries) == 3
+    for entry in entries:
+        depth = 0
+        for sign in entry.strip():
+            depth += (sign == "{") - (sign == "}")
+            assert depth >= 0
+        assert depth == 0
+    assert r"open\textbraceleft{}search" in text
 
 
 def test_latex_rows_survive_line_breaks_brackets_and_commands():

@@ -15,7 +15,8 @@ from hdrh.log import HistogramLogReader
 
 from commands import within
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.record import Run
+from loadframe.record import Run, RunWriter
+from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from loadframe.report.formats import FORMATS
 from loadframe.report.formats.otava import _figures
@@ -219,6 +220,14 @@ def test_junit_has_a_failure_for_each_reason_and_each_unknown_figure(bad):
     assert int(suite.get("tests")) == len(suite.findall("testcase"))
     properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
     assert int(properties[f"{OPERATION}.{OPERATION}.failed"]) == figures(bad).errors["timeout"]
+
+
+@pytest.mark.parametrize("end", ["\x1b]0;title", "\x1b[", "\x9d", "\uffff"])
+def test_a_failure_that_ends_in_an_escape_sequence_leaves_junit_whole(tmp_path, end):
+    with RunWriter(tmp_path, "r1") as writer:
+        run = Run(writer.finish({"format": FORMAT}, {"status": "failed", "failure": f"no answer{end}"}))
+    (suite,) = ET.fromstring(exported(run, "junit"))
+    assert suite.find("testcase/error").attrib == {"message": "no answer", "type": "failed"}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from loadframe.base.untrusted import printable
 from loadframe.report.labels import UNKNOWN
 from loadframe.report.tables import Cell, Number, Table
 
@@ -78,8 +79,8 @@ def csv_table(table: Table) -> str:
 
 
 def _inert(text: str) -> str:
-    """Return text that spreadsheets do not evaluate: an apostrophe stands before a formula."""
-    text = re.sub(r"\r\n?", "\n", text)  # The writer quotes no lone carriage return.
+    """Return printable text that spreadsheets do not evaluate: an apostrophe stands before a formula."""
+    text = printable(re.sub(r"\r\n?", "\n", text))  # The writer quotes no lone carriage return.
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
+from loadframe.base.untrusted import printable
 from loadframe.record import Manifest
 from loadframe.report.csv_table import base_value, csv_table
 from loadframe.report.page import Page
@@ -86,8 +87,8 @@ def export(
         for kind in formats
         for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
     }
-    quotation = " ".join([*page.answer[:1], _conditions(manifests), caveat])
-    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *page.answer[1:]]).encode()
+    quotation = printable(" ".join([*page.answer[:1], _conditions(manifests), caveat]))
+    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
     files["software.bib"] = bibliography(manifests).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,12 +135,17 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
     for (name, version), day in entries.items():
         key = re.sub(r"\W+", "-", f"{name}-{version}".lower()).strip("-")
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
-        notes = [f"Version {_latex(version)}"] if version else []
-        notes += [f"Measured on {day}"] if day else []
-        lines = [f"  title = {{{{{_latex(name)}}}}}", f"  key = {{{_latex(name)}}}"]
+        notes = [f"Version {_bibtex(version)}"] if version else []
+        notes += [f"Measured on {_bibtex(day)}"] if day else []
+        lines = [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     return "\n".join(texts)
+
+
+def _bibtex(text: str) -> str:
+    """Return a text for a field of BibTeX, which counts braces even after a backslash."""
+    return _latex(text).replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
 
 
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
@@ -207,7 +213,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
         for layout in _layouts([[[_Part(name)] for name in table.columns], *rows], table.names, notes)
         for body in _pages(layout, notes)
     ]
-    comments = [f"% {' '.join(text.split())}" for text in (title, table.note) if text]
+    comments = [f"% {printable(' '.join(text.split()))}" for text in (title, table.note) if text]
     captions = [f"{title} (part {number} of {len(parts)})" if len(parts) > 1 else title
                 for number in range(1, len(parts) + 1)]  # fmt: skip
     return [
@@ -412,7 +418,7 @@ def _latex(text: str, *, breaks: bool = False) -> str:
     """Return a text for LaTeX; with `breaks`, lines may also end inside of paths and names with underscores."""
     if breaks:
         text = _BREAK.sub("\N{ZERO WIDTH SPACE}", text)
-    escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
+    escaped = "".join(_LATEX.get(sign, sign) for sign in printable(" ".join(text.split())))
     escaped = _POWER.sub(r"$\1\\times10^{\2\3}$", escaped)
     escaped = re.sub(r"(?<![^\s[(])-(?=\d)", "$-$", escaped)
     return re.sub(r"(?<=\d )us\b", r"$\\mu$s", escaped)
