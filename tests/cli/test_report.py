@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from commands import LOADFRAME, loadframe, result
+from commands import LOADFRAME, loadframe, result, within
 from simulated import Truth, write_experiment, write_run
 
 
@@ -113,3 +113,35 @@ def test_a_page_that_cannot_be_written_is_refused(experiment, tmp_path):
 def test_an_experiment_can_be_reported_where_it_was_copied_to(experiment, tmp_path):
     copy = shutil.copytree(experiment, tmp_path / "copy")
     assert loadframe("report", copy).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("report.html", ()),
+        ("statistics.csv", ("--format", "statistics")),
+        ("queries.json", ("--format", "queries")),
+        ("query-results.json", ("--format", "query-results")),
+    ],
+)
+def test_a_default_file_does_not_replace_the_target_of_a_link(tmp_path, name, words):
+    path = write_run(tmp_path, "r1", Truth()).path
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    (path / name).symlink_to(target)
+    status, output, errors = within("report", path, *words)
+    assert (status, output, "is a symbolic link" in errors, target.read_text()) == (2, "", True, "kept")
+    if name != "statistics.csv":  # The run has no nodes with statistics.
+        assert within("report", path, *words, "--output", tmp_path / "chosen")[0] == 0
+
+
+def test_two_experiments_do_not_replace_the_target_of_a_link(experiment, tmp_path):
+    strong = shutil.copytree(experiment, tmp_path / "strong")
+    weak = shutil.copytree(experiment, tmp_path / "weak")
+    description = json.loads((weak / "experiment.json").read_text())
+    (weak / "experiment.json").write_text(json.dumps(description | {"scaling": "weak"}))
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    (strong / "strong-and-weak.html").symlink_to(target)
+    status, _, errors = within("report", strong, weak)
+    assert (status, "is a symbolic link" in errors, target.read_text()) == (2, True, "kept"), errors

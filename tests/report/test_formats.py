@@ -289,6 +289,21 @@ def test_otava_has_valid_runs_only_and_names_the_others(experiment):
     assert "b1-nodes1-clients1, b1-nodes1-clients2" in said
 
 
+def test_the_configuration_of_otava_replaces_no_other_file(experiment, tmp_path):
+    table, other = tmp_path / "nodes.csv", tmp_path / "nodes.yaml"
+    other.write_text("experiment: nodes\n")
+    status, _, said = within("report", experiment, "--format", "otava", "--output", table)
+    assert (status, "not a configuration of Otava" in said, table.exists()) == (2, True, False), said
+    assert other.read_text() == "experiment: nodes\n"
+    other.unlink()
+    for _ in range(2):
+        assert within("report", experiment, "--format", "otava", "--output", table)[0] == 0
+        assert other.read_text().startswith("tests:")
+    before = other.read_text()
+    status, _, said = within("report", experiment, "--format", "otava", "--output", other)
+    assert (status, "would replace the table" in said, other.read_text()) == (2, True, before), said
+
+
 def test_errors_for_otava_include_dropped_and_unanswered_requests():
     counts = {"requests": 500, "successes": 475, "errors": {"timeout": 25}, "dropped": 400, "in_flight_at_end": 100}
     run = MadeUp(summary(phase("week", {"read": operation(50.0, **counts)})))

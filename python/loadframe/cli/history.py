@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from loadframe.base.errors import BadInput
 from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.choices import measure_kinds, option_name
@@ -47,15 +46,10 @@ def history(
 
     # This import takes a second. Help and usage errors do not need it.
     from loadframe.library.gate_history import history_of
+    from loadframe.library.reports import default_file
 
     result = history_of(folder, kinds, accept, reason, option_name)
-    page = output or folder / "history.html"
-    if output is None and page.is_symlink():
-        raise BadInput(
-            "the file is a symbolic link, and writing it would overwrite another file",
-            where=str(page),
-            remedy="remove the link, or name a file with --output",
-        )
+    page = output or default_file(folder, "history.html")
     tell(f"report: {result.report().save(page)}")
     if as_json:
         print_json(result.as_dict())

@@ -166,13 +166,13 @@ def report(
     if other is not None:
         if first != Format.html:
             raise BadInput(f"--format {first} requires one run", remedy="name one run, or leave --format out")
-        _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
+        _write_strong_and_weak(path, other, output=output, as_json=as_json)
     elif first in _OTHER:
         _write_format(path, str(first), output)
     elif first == Format.statistics:
-        _write_statistics(path, output or path / "statistics.csv")
+        _write_statistics(path, output)
     elif first in (Format.query_results, Format.queries):
-        _write_queries(path, output or path / f"{first}.json", document=first == Format.query_results, as_json=as_json)
+        _write_queries(path, output, first, as_json=as_json)
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
         from loadframe.library.reports import require_usable
@@ -226,15 +226,18 @@ def _bounds(text: str | None) -> tuple[float, ...]:
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
 
-def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -> None:
-    """Write a run in the format of the MPI benchmarker: of its document (`document`), else of its program.
+def _write_queries(path: Path, output: Path | None, form: Format, *, as_json: bool) -> None:
+    """Write a run in the format of the MPI benchmarker: `query-results` of its document, or `queries` of its program.
 
     With `as_json`, also print it.
     """
+    from loadframe.library.reports import default_file
     from loadframe.record import Run
     from loadframe.report.run.queries import appendix, queries
 
-    steps = (appendix if document else queries)(Run(path))
+    run = Run(path)
+    target = output or default_file(path, f"{form}.json")
+    steps = (appendix if form == Format.query_results else queries)(run)
     _write(target, json.dumps(steps) + "\n")
     if as_json:
         print_json(steps)
@@ -246,8 +249,10 @@ def _write_format(path: Path, name: str, output: Path | None) -> None:
     For Otava, also write its configuration next to the file, and print the names of runs that are left out.
     """
     from loadframe.report.formats import formatted, runs_at
-    from loadframe.report.formats.otava import config, omitted
+    from loadframe.report.formats.otava import config, config_file, omitted
 
+    # Writing refuses an output without a name, which is a folder.
+    settings = config_file(output) if output and output.name and name == Format.otava else None
     text = formatted(path, name)
     if name == Format.otava and (names := omitted(runs_at(path))):
         tell(
@@ -258,8 +263,8 @@ def _write_format(path: Path, name: str, output: Path | None) -> None:
         print(text, end="")
         return
     _write(output, text)
-    if name == Format.otava:
-        _write(output.with_suffix(".yaml"), config(runs_at(path), output))
+    if settings:
+        _write(settings, config(runs_at(path), output))
 
 
 def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_json: bool) -> None:
@@ -284,13 +289,15 @@ def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_
     tell(f"{counted(count, 'record')} in {index}, race {race_id(run)}")
 
 
-def _write_statistics(path: Path, target: Path) -> None:
+def _write_statistics(path: Path, output: Path | None) -> None:
     """Write the store's statistics of a run as CSV, with the columns that its store exports."""
+    from loadframe.library.reports import default_file
     from loadframe.record import Run
     from loadframe.report.run.document import Column, statistics
     from loadframe.store import stores
 
     run = Run(path)
+    target = output or default_file(path, "statistics.csv")
     kind = run.manifest.store.kind
     # A user's own store is a file, which may be absent here; its statistics are exported unchanged.
     known = stores().get(kind or "")
@@ -298,13 +305,14 @@ def _write_statistics(path: Path, target: Path) -> None:
     _write(target, statistics(run, [Column(figure.title, figure.metric, rate=figure.total) for figure in figures]))
 
 
-def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
+def _write_strong_and_weak(first: Path, second: Path, *, output: Path | None, as_json: bool) -> None:
     """Write a page that compares a strong and a weak scale experiment, and print a summary or JSON."""
     from loadframe.analyze.scale.strong_weak import read_strong_and_weak
+    from loadframe.library.reports import default_file
     from loadframe.report.strong_weak import print_strong_weak, strong_weak_page
 
     pair = read_strong_and_weak(first, second)
-    _write(output, strong_weak_page(pair))
+    _write(output or default_file(first, "strong-and-weak.html"), strong_weak_page(pair))
     if as_json:
         print_json(pair.as_dict())
     else:
@@ -318,7 +326,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
     neither a run nor an experiment, or cannot be read or written. BadInput, after the report, if no run could have
     answered the experiment's question.
     """
-    from loadframe.library.reports import read_report
+    from loadframe.library.reports import default_file, read_report
 
     if not path.exists():
         from loadframe.experiment.runner.recover_run import recover_runs
@@ -326,7 +334,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
         # A killed run left its records under another name.
         recover_runs(path.parent, lambda run: run == path.name)
     report = read_report(path, bands)
-    target = output or path / "report.html"
+    target = output or default_file(path, "report.html")
     _write(target, report.html)
     if as_json:
         print_json(report.as_dict())

@@ -52,6 +52,21 @@ def save_text(text: str, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def default_file(folder: Path, name: str) -> Path:
+    """Return the path of a file that a command writes to `folder` by default. BadInput if it is a symbolic link.
+
+    The folder can be a copy from another user, whose link would make the command overwrite a file elsewhere.
+    """
+    target = folder / name
+    if target.is_symlink():
+        raise BadInput(
+            "the file is a symbolic link, and writing it would overwrite another file",
+            where=str(target),
+            remedy="remove the link, or name a file with --output",
+        )
+    return target
+
+
 class Answer:
     """A result of an analysis: `print` it, show it in a notebook, or take its values with `as_dict`."""
 

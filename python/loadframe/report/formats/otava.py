@@ -15,6 +15,7 @@ import yaml
 
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.verdict.rules import effect_of, fault_of
+from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.report.setup import started
 
@@ -39,6 +40,33 @@ def omitted(runs: Sequence[Run]) -> list[str]:
     """Return the names of the runs without a row."""
     metrics = set(_columns(runs))
     return [run.path.name for run in runs if not metrics or not metrics <= set(_figures(run))]
+
+
+def config_file(table: Path) -> Path:
+    """Return the path of the configuration for a table: the same name with `.yaml`.
+
+    BadInput if that is the table itself, or a file other than a configuration of Otava, such as an experiment.
+    """
+    file = table.with_suffix(".yaml")
+    if file == table:
+        raise BadInput(
+            "Otava's configuration has the suffix .yaml and would replace the table",
+            where=str(table),
+            remedy="name a file such as runs.csv with --output",
+        )
+    try:
+        with file.open(encoding="utf-8", errors="replace") as existing:
+            ours = existing.readline().startswith("tests:")
+    except OSError:
+        # Writing reports any other problem.
+        ours = True
+    if not ours:
+        raise BadInput(
+            "Otava's configuration would replace this file, which is not a configuration of Otava",
+            where=str(file),
+            remedy="give another name with --output",
+        )
+    return file
 
 
 def config(runs: Sequence[Run], file: Path) -> str:
