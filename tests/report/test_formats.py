@@ -200,6 +200,14 @@ def test_hdr_log_has_the_recorded_histograms(bad, tmp_path):
     assert total.get_value_at_percentile(99) / 1e9 == pytest.approx(figures(bad).response.p99, rel=2e-3)
 
 
+def test_hdr_log_may_have_comments_in_any_encoding(good, tmp_path):
+    run = Run(shutil.copytree(good.path, tmp_path / "r1"))
+    log = run.path / "histograms.hlog"
+    log.write_bytes(b"#\xff comment\n" + log.read_bytes())
+    first, *lines = exported(run, "hdr").splitlines()
+    assert (first, lines) == ("#\N{REPLACEMENT CHARACTER} comment", exported(good, "hdr").splitlines())
+
+
 def test_json_lines_have_failures_and_quality_of_figures(bad):
     (line,) = map(json.loads, exported(bad, "jsonl").splitlines())
     assert line["errors"] == {"timeout": figures(bad).errors["timeout"]}
@@ -359,6 +367,15 @@ def test_contradicting_options_are_refused(good, words):
     assert within("report", good.path, *words)[0] == 2
 
 
+@pytest.mark.parametrize(
+    "index", ["", " ", "a b", "a/b", "*", "a?b", "-a", "_all", "..", "a,b", "a#b", "é" * 128, "a\n"]
+)
+def test_names_that_no_index_can_have_are_refused_before_the_store_is_asked(good, index):
+    words = ("--format", "rally", f"--into={index}", "--hosts", "127.0.0.1:1")
+    status, _, said = within("report", good.path, *words)
+    assert (status, "cannot be the name of an index" in said) == (2, True), said
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "summary.json"])
 def test_records_of_a_run_are_not_overwritten(tmp_path, name):
     run = write_run(tmp_path, "r1", Truth())
@@ -368,10 +385,11 @@ def test_records_of_a_run_are_not_overwritten(tmp_path, name):
     assert (run.path / name).read_bytes() == before
 
 
-def test_a_start_that_is_not_a_time_is_bad_input(tmp_path):
+@pytest.mark.parametrize("start", ["x", "2026-13-45", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_start_that_is_not_a_time_is_bad_input(tmp_path, start):
     run = write_run(tmp_path, "r1", Truth())
     manifest = run.path / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "started": "x"}))
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "started": start}))
     status, _, errors = within("report", run.path, "--format", "rally")
     assert (status, "started is not a time" in errors) == (2, True)
 

@@ -16,7 +16,9 @@ from loadframe.analyze.history import change_points
 from loadframe.analyze.recorded_history import read_history
 from loadframe.base.errors import BadInput
 from loadframe.base.machine_references import disk_reference, network_reference
+from loadframe.record import RunWriter
 from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log, read_gate_log
+from loadframe.record.schema import FORMAT
 from loadframe.report.history import changes_table, history_page, sentences
 from recorded_history import CHANGED, NIGHTS, commit, write_history
 from simulated import Truth, write_run
@@ -260,6 +262,15 @@ def test_a_folder_without_runs_gives_one_message_and_status_2(tmp_path, content)
     assert str(folder) in messages
     assert "Traceback" not in messages
     assert not (tmp_path / content / "history.html").exists()
+
+
+def test_a_history_of_failed_runs_has_no_conclusion(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        writer.finish({"format": FORMAT}, {"status": "failed"})
+    status, printed, messages = within("history", tmp_path)
+    assert status == 0, messages
+    assert "No conclusion: 0 points, and no valid measurement." in printed
+    assert "(r1: failed)" in printed
 
 
 def test_a_folder_with_only_damaged_runs_names_the_first(tmp_path):

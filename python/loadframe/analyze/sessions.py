@@ -139,7 +139,7 @@ def _start(run: RecordedRun) -> float | None:
     """Return the start of a run, s since 1970; None if unknown."""
     try:
         return datetime.fromisoformat(started(run)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -147,6 +147,9 @@ def report(
                 "--into requires --hosts, and --format rally or osb, without --output",
                 remedy="write --format rally --into INDEX --hosts HOST:9200",
             )
+        from loadframe.report.formats.rally import require_index
+
+        require_index(into)
         _write_records(path, into, str(first), attach(), as_json=as_json)
         return
     if bounds and (other is not None or first in (*_OF_RUN, *_OTHER)):

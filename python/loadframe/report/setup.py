@@ -241,5 +241,5 @@ def started(run: Run) -> datetime:
         raise BadInput("started is missing, which this format requires", where=where, remedy=remedy)
     try:
         return datetime.fromisoformat(written).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadInput(f"started is not a time: {written!r}", where=where, remedy="measure again") from None

@@ -26,7 +26,8 @@ def _of_one(write: Callable[[Run], str]) -> RunFormat:
 
 def _histograms(run: Run) -> str:
     """Return the recorded histograms, which are an HdrHistogram log."""
-    return (run.path / HISTOGRAMS_FILE).read_text(encoding="utf-8")
+    # Comments of other programs may have any encoding.
+    return (run.path / HISTOGRAMS_FILE).read_text(encoding="utf-8", errors="replace")
 
 
 FORMATS: Mapping[str, RunFormat] = {

@@ -9,6 +9,7 @@ including its warm-up. `meta` of each task and record names these differences, a
 """
 
 import json
+import re
 import statistics
 import uuid
 from collections import defaultdict
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.figures import codes_about
+from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.figures import Latency, OperationFigures
@@ -305,6 +307,16 @@ def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float
 def _outcome(error: str | None) -> dict[str, Any]:
     """Return the metadata of a request: whether it succeeded, and the class of its error."""
     return {"success": error is None} | ({"error-type": error} if error else {})
+
+
+def require_index(name: str) -> None:
+    """Raise BadInput for a text that Elasticsearch and OpenSearch accept neither as index nor as alias."""
+    size = len(name.encode(errors="replace"))
+    if size > 255 or not re.fullmatch(r"(?!\.{1,2}$|[-_+])[^\s\\/*?\"<>|,#:%\ud800-\udfff]+", name):
+        raise BadInput(
+            f"--into {name!r:.80} cannot be the name of an index",
+            remedy="give a name of lower-case letters, digits and hyphens, such as benchmark-metrics-2026-01",
+        )
 
 
 def mapping(words: str) -> dict[str, Any]:
