@@ -6,6 +6,9 @@ import shutil
 import pytest
 
 from commands import LOADFRAME, loadframe, result, within
+from loadframe.base.errors import BadInput
+from loadframe.record import RunWriter
+from loadframe.record.schema import FORMAT
 from simulated import Truth, write_experiment, write_run
 
 
@@ -145,3 +148,19 @@ def test_two_experiments_do_not_replace_the_target_of_a_link(experiment, tmp_pat
     (strong / "strong-and-weak.html").symlink_to(target)
     status, _, errors = within("report", strong, weak)
     assert (status, "is a symbolic link" in errors, target.read_text()) == (2, True, "kept"), errors
+
+
+def test_texts_that_the_output_cannot_encode_are_escaped(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        path = writer.finish({"format": FORMAT}, {"status": "failed", "failure": "no réponse"})
+    done = loadframe("report", path, "--format", "markdown", before=("env", "PYTHONIOENCODING=ascii"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"no r\xe9ponse" in done.stdout
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused(tmp_path):
+    path = write_run(tmp_path, "r1", Truth()).path.rename(tmp_path / "r\udcff")
+    assert r"r\udcff: the path of a run must be UTF-8" in refused(path)
+    with pytest.raises(BadInput, match="the path of a run must be UTF-8"):
+        RunWriter(tmp_path, "new\udcff")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"r\udcff"}

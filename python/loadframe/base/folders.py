@@ -131,6 +131,18 @@ def reachable(path: Path, user: int) -> bool:
     return True
 
 
+def require_utf8(path: Path) -> None:
+    """Raise BadInput for a path in another encoding than UTF-8, which the library for Parquet files refuses."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise BadInput(
+            "the path of a run must be UTF-8",
+            where=str(path).encode(errors="backslashreplace").decode(),
+            remedy="rename the folder, or name another one",
+        ) from None
+
+
 def require_room(folder: Path, size: int, purpose: str) -> None:
     """Raise BadInput unless the folder's file system has `size` bytes free, plus 5 %; `purpose` is for the message."""
     free = shutil.disk_usage(folder).free

@@ -5,6 +5,7 @@ This module imports nothing slow, so that interrupts are handled early.
 
 import contextlib
 import errno
+import io
 import os
 import select
 import signal
@@ -31,6 +32,11 @@ def main(arguments: list[str] | None = None) -> None:
     _open_missing()
     # A closed terminal or a full disk behind the messages must not end a run.
     sys.stderr = outlet(sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Results may have characters that the encoding of standard output lacks. A stream that was opened on another
+        # file refuses the change.
+        with contextlib.suppress(OSError):
+            sys.stdout.reconfigure(errors="backslashreplace")
     sys.meta_path.insert(0, _WithoutPandas)
     here = place()
     if here is None:

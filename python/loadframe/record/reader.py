@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput
-from loadframe.base.folders import ends_mid_line
+from loadframe.base.folders import ends_mid_line, require_utf8
 from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 from loadframe.record.schema.figures import Figures, Latency
@@ -179,6 +179,7 @@ class Run(Recordings):
         wrote the run.
         """
         super().__init__(path)
+        require_utf8(self.path)
         if partial := schema.PARTIAL.fullmatch(self.path.name):
             raise BadInput(
                 "the run was interrupted: its process was killed, or still records it",

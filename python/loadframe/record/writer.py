@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.folders import require_utf8
 from loadframe.record import schema
 from loadframe.record.merge import (
     PhaseRecording,
@@ -108,6 +109,7 @@ class RunWriter:
         """Prepare to write the run `parent/run_id`, without writing. BadInput for an invalid name of a run."""
         if not run_id or run_id.startswith(".") or "/" in run_id or "\0" in run_id:
             raise BadInput(f"invalid run name {run_id!r}", remedy="use a folder name without '/' or a leading '.'")
+        require_utf8(parent / run_id)
         self.run_id = run_id
         self.path = parent / run_id
         self._partial = parent / partial_name(run_id)
