@@ -81,6 +81,17 @@ def test_a_missing_receiver_is_reported_and_does_not_fail(capfd, monkeypatch):
     assert capfd.readouterr().err == ""
 
 
+def test_a_push_without_an_answer_at_the_end_counts_as_failed(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pusher = Pusher(f"http://127.0.0.1:{silent.getsockname()[1]}", Metrics())
+        # The exporter waits longer for its answer than the command for the exporter.
+        monkeypatch.setattr("loadframe.live.otlp._PATIENCE", 0.1)
+        with pusher:
+            pass
+        assert pusher.summary == "sent metrics; pushes: 0"
+        assert pusher.failure == "1 of 1 pushes failed: no answer"
+
+
 def test_spans_without_a_receiver_are_reported_with_the_cause_once(monkeypatch):
     monkeypatch.setattr("loadframe.live.otlp._PATIENCE", 1.5)
     with SpanPusher(f"http://127.0.0.1:{free_port()}") as pusher:

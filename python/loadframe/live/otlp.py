@@ -117,7 +117,9 @@ class _Sender(ABC):
         # A push in progress, and the last one.
         self._thread.join(3 * _PATIENCE)
         self._exporter.shutdown()
-        logging.getLogger("opentelemetry").removeHandler(self._errors)
+        if not self._thread.is_alive():
+            # Otherwise, the exporter still has to report its last push.
+            logging.getLogger("opentelemetry").removeHandler(self._errors)
 
 
 class Pusher(_Sender):
@@ -137,7 +139,7 @@ class Pusher(_Sender):
 
     @property
     def failure(self) -> str | None:
-        """The numbers of failed and all pushes with the last cause, as text; None if all succeeded."""
+        """The numbers of pushes without acceptance and of all pushes, with the last cause; None if all succeeded."""
         if not self._failed:
             return None
         return f"{self._failed} of {self._pushes} pushes failed: {self._cause}"
@@ -152,10 +154,12 @@ class Pusher(_Sender):
         """Send all metrics once, and count the push and its failure."""
         now = time.time_ns()
         metrics = [_metric(family, self._started, now) for family in self._metrics.families()]
-        self._pushes += 1
         scope = ScopeMetrics(self._scope, metrics, "")
+        # Counted before the answer, which may not arrive before the command ends.
+        self._pushes += 1
+        self._failed += 1
         result = self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
-        self._failed += result is not MetricExportResult.SUCCESS
+        self._failed -= result is MetricExportResult.SUCCESS
 
 
 class SpanPusher(_Sender):
