@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -18,7 +19,7 @@ from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report.csv_table import csv_table
-from loadframe.report.export import _tables, bibliography
+from loadframe.report.export import _plots, _tables, bibliography
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
 from simulated import Truth, write_experiment, write_run, write_variants
@@ -379,6 +380,14 @@ def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
     ).page.figures
     names = [figure.name for figure in figures if figure.name.startswith("resources")]
     assert names == ["resources-b1-nodes1-clients1", "resources-b1-nodes3-clients4"]
+
+
+def test_plots_whose_names_differ_in_capitals_only_have_a_file_each(folder):
+    figure, *_ = read_report(folder).page.figures
+    figures = [replace(figure, name=name) for name in ("of-Redis", "of-redis", "of-Redis")]
+    assert [name for name, _ in _plots(figures, "svg")] == [
+        *("of-redis-1col", "of-redis-2col", "of-redis-2-1col", "of-redis-2-2col")
+    ]
 
 
 def test_csv_has_numbers_of_one_unit_that_the_header_names():

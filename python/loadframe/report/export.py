@@ -150,10 +150,13 @@ def _bibtex(text: str) -> str:
 
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`, one and two columns wide."""
-    for figure in figures:
+    taken: set[str] = set()
+    for figure in {figure.name: figure for figure in figures}.values():
+        # Names can differ in capitals only, such as those of runs.
+        name = next(_free_names(_file_name(figure.name), taken))
         for column, width in _COLUMNS.items():
             svg = draw(replace(figure, width=width), font=_FONT)
-            yield f"{_file_name(figure.name)}-{column}", _converted(svg, kind)
+            yield f"{name}-{column}", _converted(svg, kind)
 
 
 def _converted(svg: str, kind: str) -> bytes:
