@@ -164,3 +164,11 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(tmp_path):
     with pytest.raises(BadInput, match="the path of a run must be UTF-8"):
         RunWriter(tmp_path, "new\udcff")
     assert {entry.name for entry in tmp_path.iterdir()} == {"r\udcff"}
+
+
+@pytest.mark.parametrize("words", [("report",), ("report", "--format", "jsonl"), ("history",), ("explore",)])
+def test_a_name_that_is_too_long_is_one_message(tmp_path, words):
+    command, *options = words
+    status, output, errors = within(command, tmp_path / ("x" * 300), *options)
+    assert (status, output) == (2, "")
+    assert errors.splitlines()[0].endswith("File name too long")

@@ -19,6 +19,8 @@ from loadframe.base.untrusted import outlet, printable
 from loadframe.ranks import place
 
 _TOO_DEEP = "the input is nested too deeply"
+#: Errors of a path that a user gave.
+_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -113,13 +115,19 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command and return its exit code; print a full disk as a message, and other errors as `_attempt` does.
+    """Run a command and return its exit code; print a full disk or an unusable path as a message.
+
+    Other errors are printed as `_attempt` does.
 
     An unexpected error of `gate` is printed as a traceback; those of other commands are raised.
     """
     try:
         return _attempt(arguments)
     except OSError as error:
+        if error.filename and error.errno in _PATHS:
+            _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
+            print("  check the path and its permissions", file=sys.stderr)
+            return ExitCode.BAD_INPUT
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _say(": ".join(filter(None, (error.filename and str(error.filename), error.strerror))))
