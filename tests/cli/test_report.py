@@ -172,3 +172,13 @@ def test_a_name_that_is_too_long_is_one_message(tmp_path, words):
     status, output, errors = within(command, tmp_path / ("x" * 300), *options)
     assert (status, output) == (2, "")
     assert errors.splitlines()[0].endswith("File name too long")
+
+
+def test_a_run_without_operations_has_a_page(tmp_path):
+    path = write_run(tmp_path, "r1", Truth()).path
+    document = json.loads((path / "summary.json").read_text())
+    for phase in document["phases"]:
+        phase["operations"] = {}
+    (path / "summary.json").write_text(json.dumps(document))
+    status, _, errors = within("report", path)
+    assert status == 0, errors

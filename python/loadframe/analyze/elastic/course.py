@@ -288,14 +288,16 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     series = run.series
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))
     of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
-    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
+    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single), pa.string()))))
     second = rows["second"].to_numpy() - first
     succeeded = rows["successes"].to_numpy()
     if ingesting := _ingesting(phase):
         # Batches vary in size, so requests do not measure the ingest rate; documents returned by queries are not
         # ingested.
         rate = EVENTS if rate is THROUGHPUT else rate
-        done = np.where(pc.is_in(rows["operation"], pa.array(ingesting)).to_numpy(), rows["documents"].to_numpy(), 0)
+        done = np.where(
+            pc.is_in(rows["operation"], pa.array(ingesting, pa.string())).to_numpy(), rows["documents"].to_numpy(), 0
+        )
     else:
         done = rows[rate.column].to_numpy()
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()

@@ -266,7 +266,7 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
     if not streams:
         return None
-    rows = series.filter(pc.is_in(series["stream"], pa.array(streams)))
+    rows = series.filter(pc.is_in(series["stream"], pa.array(streams, pa.string())))
     unanswered = sum(
         operation["in_flight_at_end"] for operation in outcome["operations"] if operation["stream"] in streams
     )
@@ -396,7 +396,9 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
         until = min(offered["until"], outcome["warmup"] + outcome["measured"])
         parts = [f"{part['operation']}.{part['part']}" for part in outcome["parts"] if part["stream"] == stream["name"]]
         rows = series.filter(
-            pc.and_(pc.equal(series["stream"], stream["name"]), pc.is_in(series["operation"], pa.array(parts)))
+            pc.and_(
+                pc.equal(series["stream"], stream["name"]), pc.is_in(series["operation"], pa.array(parts, pa.string()))
+            )
         )
         made = (offered["made"] - outcome["warmup"]) / (offered["until"] - outcome["warmup"])
         measured = until - outcome["warmup"]

@@ -196,12 +196,14 @@ def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
     series = run.series
     end = max(phase.whole_seconds.stop, 1)
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], end))
-    return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
+    return series.filter(
+        pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations), pa.string())))
+    )
 
 
 def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
     """Return the rows of single operations, without operations that aggregate others."""
-    return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single))))
+    return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single), pa.string())))
 
 
 def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -305,7 +307,7 @@ def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArra
     `metrics` are the names of the metrics in labels.
     """
     telemetry = run.telemetry
-    known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics)))).sort_by("time")
+    known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics), pa.string()))).sort_by("time")
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     machines = len(pc.unique(telemetry["machine"]).drop_null())
     for row in known.to_pylist():
