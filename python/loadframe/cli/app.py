@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,10 +121,16 @@ class Commands(Group):
         known = cmd_name in SUMMARIES
         # An interrupt that arrives while a module is imported can leave it as another exception.
         with interrupts.deferred():
-            for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-                if not known or module.name == cmd_name or module.name.startswith(f"{cmd_name}_"):
-                    importlib.import_module(f"{__package__}.{module.name}")
-            self.commands = typer.main.get_group(app).commands
+            needed = [
+                f"{__package__}.{module.name}"
+                for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+                if not known or module.name == cmd_name or module.name.startswith(f"{cmd_name}_")
+            ]
+            # A group has the commands of modules that were imported before it was created.
+            if cmd_name not in self.commands or not all(name in sys.modules for name in needed):
+                for name in needed:
+                    importlib.import_module(name)
+                self.commands = typer.main.get_group(app).commands
         return self.commands.get(cmd_name)
 
     def summaries(self, ctx: "Context") -> dict[str, str]:

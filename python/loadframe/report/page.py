@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,17 @@ class Page(str):
 
 def render(template: str, **context: Any) -> Page:
     """Return the HTML page of a template filled with `context`, and the figures, tables and answer of that context."""
+    page = Page(environment().get_template(template).render(**context))
+    shown = list(_shown(context, ""))
+    page.figures = [part for _, part in shown if isinstance(part, Figure)]
+    page.tables = [(title, part) for title, part in shown if isinstance(part, Table)]
+    page.answer = list(dict.fromkeys(part for _, part in shown if isinstance(part, str)))
+    return page
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates, created once: it compiles each template on first use."""
     environment = Environment(
         loader=PackageLoader("loadframe.report"),
         autoescape=select_autoescape(["html", "j2"]),
@@ -36,12 +48,7 @@ def render(template: str, **context: Any) -> Page:
     )
     environment.filters["sentence"] = _sentence
     environment.globals.update(draw=draw, data=data, narrow=narrow)
-    page = Page(environment.get_template(template).render(**context))
-    shown = list(_shown(context, ""))
-    page.figures = [part for _, part in shown if isinstance(part, Figure)]
-    page.tables = [(title, part) for title, part in shown if isinstance(part, Table)]
-    page.answer = list(dict.fromkeys(part for _, part in shown if isinstance(part, str)))
-    return page
+    return environment
 
 
 def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]:
