@@ -10,8 +10,8 @@ import pytest
 from commands import loadframe
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, Limits
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Labels, RunHook, Session
+from loadframe.experiment.runner.listener import Labels, Listener, RunHook
+from loadframe.experiment.runner.session import Session
 from loadframe.host.limits import PERIOD, choose
 from loadframe.load import Generator
 from loadframe.record import Run

@@ -14,8 +14,8 @@ import pytest
 from held import Held
 
 from loadframe.base import folders
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Labels, Session
+from loadframe.experiment.runner.listener import Labels, Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, Progress, run_phase
 from loadframe.record import Run
 from loadframe.workload import load_workload

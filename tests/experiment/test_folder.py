@@ -10,7 +10,7 @@ from loadframe.analyze.experiment import read_experiment
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.runner.folder import ExperimentFolder
-from loadframe.experiment.runner.session import Labels
+from loadframe.experiment.runner.listener import Labels
 from loadframe.record import Run
 from loadframe.record.reader import attempts
 from loadframe.report.run_status import trust

@@ -19,9 +19,9 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
-from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.listener import Labels, Listener, RunHook
 from loadframe.experiment.runner.loop import run_experiment
-from loadframe.experiment.runner.session import Labels, RunHook, Session
+from loadframe.experiment.runner.session import Session
 from loadframe.record import Run
 from loadframe.store import stores
 

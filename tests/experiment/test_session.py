@@ -8,8 +8,8 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Labels, Session
+from loadframe.experiment.runner.listener import Labels, Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator
 from loadframe.record import Run
 from loadframe.workload import load_workload

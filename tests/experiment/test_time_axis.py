@@ -6,8 +6,8 @@ import pytest
 
 from answering import Answering
 from loadframe.cluster import Cluster
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Labels, Session
+from loadframe.experiment.runner.listener import Labels, Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, PhaseFailed, run_phase
 from loadframe.record import Run
 from loadframe.workload import load_workload

@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.terminal import Download
 
 if TYPE_CHECKING:
     import httpx  # slow to import, and few commands need it
@@ -94,6 +93,8 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
     If the file became shorter, deletes the partial file and raises RemoteProtocolError, so that the caller tries again.
     """
     import httpx
+
+    from loadframe.base.terminal import Download
 
     with _writable(partial):
         there = partial.stat().st_size if partial.exists() else 0

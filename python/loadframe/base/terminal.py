@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.segment import Segment
 
 from loadframe.base.units import format_size
 from loadframe.base.untrusted import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class PrintableConsole(Console):
@@ -97,14 +99,7 @@ class Download:
         console = PrintableConsole(stderr=True)
         self._bar: Progress | None = None
         if console.is_terminal:
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                DownloadColumn(binary_units=True),
-                TransferSpeedColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=console, transient=True)
+            self._bar = _download_bar(console)
             self._task = self._bar.add_task(what, total=total)
 
     def __enter__(self) -> Self:
@@ -134,3 +129,18 @@ class Download:
                 rate = format_size(self._done / (self._told - self._began))
                 whole = "" if self._total is None else f" of {format_size(self._total)}"
                 self._report(f"{self._what}: {format_size(self._done)}{whole}, {rate}/s")
+
+
+def _download_bar(console: Console) -> "Progress":
+    """Return the bar of a download, without a task."""
+    # Imported here because few commands download.
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True)

@@ -4,7 +4,6 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from loadframe.base.errors import GeneratorFailed
 from loadframe.cli.app import app
@@ -35,6 +34,8 @@ def calibrate(
     requests in an open loop. Loadframe stores the figures, and questions later runs that come close to them. It takes
     two minutes; keep the machine idle. With several ranks, it measures each of their machines.
     """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     from loadframe.library.calibrate import calibrate as measure
 
     elsewhere = _start_elsewhere(quick)

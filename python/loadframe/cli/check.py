@@ -80,13 +80,15 @@ def check(
     exclude({"--offline": offline, "--ranks": ranks}, ["--offline"], ["--ranks"], "--offline sends nothing")
     start_ranks(ranks)
 
-    from loadframe.cli.console import Console
-    from loadframe.library.checking import answers, rendered_requests, small_workload
-    from loadframe.store import find
     from loadframe.workload import load_workload
 
     overrides = assignments(set_)
     loaded = load_workload(workload, overrides)
+    # A refused workload needs neither the engine nor the progress on the terminal.
+    from loadframe.cli.console import Console
+    from loadframe.library.checking import answers, rendered_requests, small_workload
+    from loadframe.store import find
+
     if not hosts:
         loaded = small_workload(loaded, overrides)
     attach = access.existing(context.params)

@@ -55,14 +55,15 @@ def plan(
     For a file, contention, coherency and run-to-run variance are assumed. For a folder, its runs provide them.
     """
     from loadframe.experiment.file.reader import load_experiment
+
+    loaded = None if path.is_dir() else load_experiment(path)
+    # A refused file does not need the simulation.
     from loadframe.experiment.plan import document, question_from_file, question_from_folder
     from loadframe.experiment.plan import plan as simulate
 
     assumed = _assumed(sigma, kappa, noise)
     question = (
-        question_from_folder(path, assumed)
-        if path.is_dir()
-        else question_from_file(load_experiment(path), assumed, generators)
+        question_from_folder(path, assumed) if loaded is None else question_from_file(loaded, assumed, generators)
     )
     planned, finished = simulate(question, budget), _finished(path, question)
     if as_json:

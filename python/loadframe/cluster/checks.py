@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 import loadframe.store as stores
 from loadframe.base import folders
 from loadframe.base.errors import LoadframeError
@@ -68,6 +66,8 @@ def _cores() -> Check:
 
 def _memory() -> Check:
     """Check that the available memory suffices for a small node."""
+    import psutil
+
     available = psutil.virtual_memory().available
     nodes = available // _NODE_MEMORY
     finding = f"{format_size(available)} available, enough for about {nodes} small nodes"

@@ -32,7 +32,6 @@ from loadframe.experiment.file.model import (
     share_of_capacity,
 )
 from loadframe.load import Generator
-from loadframe.record import Run
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.collection_use import with_prefix
 from loadframe.workload.collections import redefined
@@ -174,6 +173,8 @@ class Experiment:
 
     def with_measured_rates(self, path: Path) -> "Experiment":
         """Return the experiment with the mean rates of phases in the readable runs of its folder `path`."""
+        from loadframe.record import Run
+
         totals: dict[str, list[float]] = {}
         for run in sorted((path / "runs").glob("*/summary.json")):
             try:

@@ -17,10 +17,10 @@ from loadframe.experiment.design.estimate import resolved_seconds
 from loadframe.experiment.file.elastic import Step
 from loadframe.experiment.runner.director import Director, TriggeredStep
 from loadframe.experiment.runner.ledger import remove_leftovers
-from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.recover_run import recover_runs
-from loadframe.experiment.runner.session import DroppedData, Labels, Session
+from loadframe.experiment.runner.session import DroppedData, Session
 from loadframe.experiment.runner.triggers import AtTime
 from loadframe.load import Generator
 from loadframe.store import find

@@ -12,16 +12,17 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import without_compressed
-from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, check_operations, present, preview_lines, render_operations
 from loadframe.store import find
-from loadframe.workload import Workload
+
+if TYPE_CHECKING:
+    from loadframe.cluster import Cluster
+    from loadframe.experiment.runner.listener import Listener
+    from loadframe.workload import Workload
 
 #: Enough documents for every operation to match some, few enough to load in seconds.
 _DOCUMENTS = "1000"
@@ -29,7 +30,7 @@ _DOCUMENTS = "1000"
 _LINES = 5
 
 
-def small_workload(workload: Workload, given: Mapping[str, Any]) -> Workload:
+def small_workload(workload: "Workload", given: Mapping[str, Any]) -> "Workload":
     """Return the workload with 1,000 documents if `documents` is one of its parameters and `given` does not set it."""
     if "documents" in workload.parameters and "documents" not in given:
         return workload.with_parameters({"documents": _DOCUMENTS})
@@ -37,15 +38,17 @@ def small_workload(workload: Workload, given: Mapping[str, Any]) -> Workload:
 
 
 def answers(
-    workload: Workload,
+    workload: "Workload",
     store: str,
-    attach: Callable[[], AbstractContextManager[Cluster]] | None,
-    listener: Listener,
+    attach: "Callable[[], AbstractContextManager[Cluster]] | None",
+    listener: "Listener",
 ) -> tuple[list[dict[str, Any]], set[str]]:
     """Send each operation once; return the answers, and the names of phases that run journeys.
 
     Starts a node and loads the data, unless `attach` returns an existing cluster, on which nothing is created.
     """
+    from loadframe.cluster import Cluster, ClusterSpec
+
     seed = secrets.randbits(32)
     shown: list[dict[str, Any]] = []
     journeys: set[str] = set()
@@ -55,6 +58,9 @@ def answers(
         _require_reachable(live.addresses)
         resolved = workload.for_family(live.store.family, nodes=live.size)
         if not attach:
+            # A session analyses what it records, with libraries that take a quarter of a second to import.
+            from loadframe.experiment.runner.session import Session
+
             session = Session(live, resolved, seed=seed, generator=Generator(), listener=listener)
             session.create_collections()
             with TemporaryDirectory(prefix="loadframe-check-") as scratch:
@@ -85,7 +91,7 @@ class Rendered:
     lines: list[dict[str, Any]]
 
 
-def rendered_requests(workload: Workload, store: str, listener: Listener, lines: Path | None = None) -> Rendered:
+def rendered_requests(workload: "Workload", store: str, listener: "Listener", lines: Path | None = None) -> Rendered:
     """Return the request of each operation of each phase without a store. BadInput if the engine would refuse it.
 
     A corpus that is not on this machine is replaced by one document. Sources that transform their lines show the first

@@ -17,9 +17,9 @@ from loadframe.base.units import MOST_THREADS, counted, format_count, format_dur
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec
 from loadframe.experiment.runner.ingest import IngestResult, documents, ingest_phase, ingest_result, with_feed
-from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.preflight import check_load
-from loadframe.experiment.runner.session import DroppedData, Labels, Session
+from loadframe.experiment.runner.session import DroppedData, Session
 from loadframe.library.arguments import Nodes, Positive, Range, checked
 from loadframe.library.cluster import Cluster, existing_cluster, spec_from
 from loadframe.library.options import Access, attachment, parsed_as, refuse_contradictions, require_free

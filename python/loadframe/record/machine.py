@@ -12,8 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import loadframe
 from loadframe.base.errors import BadInput
 from loadframe.record.schema import FORMAT
@@ -24,6 +22,8 @@ _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 def hardware() -> dict[str, Any]:
     """Return the manifest's `hardware`: CPU, memory, clock, control groups, current load. Unknown values are None."""
+    import psutil
+
     cpu = _colon_table(Path("/proc/cpuinfo"))
     return {
         "hostname": platform.node(),

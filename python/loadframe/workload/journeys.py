@@ -243,7 +243,3 @@ def counts(journey: "Sequence[JourneyStep]") -> set[str]:
     """Return the names of the variables that count the loops of a journey."""
     loops = (step.repeat for _, step in every_step(journey))
     return {loop.count for loop in loops if loop is not None and loop.count is not None}
-
-
-for _model in (Repeat, Way, Timed, JourneyStep):
-    _model.model_rebuild()

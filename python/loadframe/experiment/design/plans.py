@@ -35,15 +35,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from loadframe.base.units import format_count
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Factor, Level
 from loadframe.yamlfile import scalar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 #: Maximum number of runs of an experiment; guards against typing errors.
 MAX_RUNS = 20_000
@@ -287,6 +288,8 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     levels. The score of a candidate is the product over factors of its level's share among good trials divided by its
     share among the others, with one pseudo-count per level. Untried candidates come first.
     """
+    import numpy as np
+
     random = np.random.default_rng([seed, len(trials)])
     tried = {row for row, _ in trials}
     known = sorted(((loss, row) for row, loss in trials if loss is not None), key=lambda pair: pair[0])
@@ -305,8 +308,10 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     return max(drawn, key=score)
 
 
-def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> "list[np.ndarray]":
     """Return, for each factor, the share of each level in `rows`, with one pseudo-count per level."""
+    import numpy as np
+
     shares = []
     for index, number in enumerate(levels):
         counts = np.bincount([row[index] for row in rows], minlength=number) + 1.0

@@ -7,6 +7,7 @@ workload on an unchanged cluster.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loadframe.base.errors import LoadframeError
 from loadframe.cluster import Cluster
@@ -16,12 +17,14 @@ from loadframe.experiment.design.plans import factorial, next_block, with_repeti
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Levels, SloEntry
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.session import Labels, RunHook, Session
+from loadframe.experiment.runner.listener import Labels, Listener, RunHook
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import with_arrivals, with_levels
 from loadframe.yamlfile import Place, did_you_mean
+
+if TYPE_CHECKING:
+    from loadframe.experiment.runner.session import Session
 
 #: Difference between the seeds of two trials; exceeds the number of blocks.
 _TRIAL_STRIDE = 1_000_003
@@ -37,8 +40,11 @@ class Stage:
     runs_path: Path
     listener: Listener
 
-    def session(self, run: PlannedRun) -> Session:
+    def session(self, run: PlannedRun) -> "Session":
         """Return a session on the cluster with the workload, load generator and seed of a run."""
+        # Imported here because reading an experiment file does not need the analyses, which take long to import.
+        from loadframe.experiment.runner.session import Session
+
         return Session(
             self.cluster,
             self.experiment.resolve(run.treatment, self.cluster.store.family, self.listener.step),

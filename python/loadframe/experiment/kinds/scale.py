@@ -6,23 +6,23 @@ The number of clients may be a factor, or `auto`: doubled on each cluster until 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Tag, model_validator
 from pydantic.types import Discriminator
 
-from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES, RateName
-from loadframe.analyze.scale.saturation import ClientsTried, clients_tried, every_clients, next_clients
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import WITH, Level, is_expression
 from loadframe.experiment.file.model import Count, CurvesFile, Estimate, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
-from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import did_you_mean, wrong
+
+if TYPE_CHECKING:
+    from loadframe.analyze.scale.saturation import ClientsTried
 
 #: Value of `clients` that doubles the number until the cluster is saturated.
 AUTO = "auto"
@@ -116,6 +116,8 @@ class Scale(Kind):
         planned = factorial(experiment, experiment.factors)
         if not _scale_file(experiment.file).finds_clients:
             return planned
+        from loadframe.analyze.scale.saturation import next_clients
+
         first = next_clients(())
         assert first
         return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
@@ -124,6 +126,8 @@ class Scale(Kind):
         """Return the design with every number of clients that `auto` may try on each cluster."""
         if not _scale_file(experiment.file).finds_clients:
             return super().largest_design(experiment)
+        from loadframe.analyze.scale.saturation import every_clients
+
         planned = factorial(experiment, experiment.factors)
         return Design(
             planned.seed, tuple(_with_clients(run, clients) for run in planned.runs for clients in every_clients())
@@ -151,6 +155,8 @@ class Scale(Kind):
 
 def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> PlannedRun | None:
     """Return the run with the next number of clients for a planned treatment; None if its cluster is saturated."""
+    from loadframe.analyze.scale.saturation import next_clients
+
     steps: list[ClientsTried] = []
     while clients := next_clients(steps):
         run = _with_clients(planned, clients)
@@ -162,6 +168,8 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
 
 def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_path: Path) -> Iterator[PlannedRun]:
     """Yield runs, on saturated clusters, with numbers of clients that the treatment had only in other blocks."""
+    from loadframe.analyze.scale.saturation import every_clients
+
     for run in loaded:
         alike = [other for other in planned if other.treatment == run.treatment]
         for clients in every_clients():
@@ -172,8 +180,12 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 
 @functools.lru_cache(maxsize=10_000)
-def _step(path: Path, clients: int, phase: str, objective: RateName) -> ClientsTried:
+def _step(path: Path, clients: int, phase: str, objective: RateName) -> "ClientsTried":
     """Return the result of a number of clients from a run's folder. Cached, because recorded runs do not change."""
+    from loadframe.analyze.experiment import RecordedRun
+    from loadframe.analyze.scale.saturation import clients_tried
+    from loadframe.record import Run
+
     return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase, RATES[objective])
 
 

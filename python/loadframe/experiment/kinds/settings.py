@@ -8,11 +8,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.experiment.design import Design, PlannedRun
@@ -34,8 +33,10 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import CurvesFile, ExperimentFile, Factors, Levels
 from loadframe.experiment.kinds.base import Kind
-from loadframe.record import Run
 from loadframe.yamlfile import Place, wrong
+
+if TYPE_CHECKING:
+    from loadframe.analyze.experiment import RecordedRun
 
 _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
@@ -140,7 +141,7 @@ class Settings(Kind):
 
     def _trials(
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
-    ) -> tuple[PlannedRun | None, list[RecordedRun]]:
+    ) -> "tuple[PlannedRun | None, list[RecordedRun]]":
         """Return the next trial of the search at a size (or None at its end), and its recorded trials."""
         written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
@@ -158,7 +159,7 @@ class Settings(Kind):
             results.append((row, value))
         return None, made
 
-    def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
+    def _confirming(self, experiment: Experiment, runs: "Sequence[RecordedRun]") -> list[PlannedRun]:
         """Return confirmation runs of the winner and the default at each size, in the order ABBA."""
         written = _settings_file(experiment.file)
         planned = []
@@ -219,17 +220,22 @@ def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]
     return plackett_burman(len(levels)) if written.scheme == "screening" else full(levels)
 
 
-def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
+def _read(planned: PlannedRun, runs_path: Path) -> "RecordedRun":
     """Return the recorded run of a planned run."""
+    from loadframe.analyze.experiment import RecordedRun
+    from loadframe.record import Run
+
     return RecordedRun(planned.id, planned.block, planned.treatment, Run(runs_path / planned.id))
 
 
-def _failed_attempts(runs_path: Path) -> list[RecordedRun]:
+def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
     """Return earlier attempts in which the store failed; a repeated run does not cancel that failure."""
+    from loadframe.analyze.experiment import read_attempts
+
     return [run for run in read_attempts(runs_path.parent) if run.requests_failed]
 
 
-def loss(objective: str, run: RecordedRun, phase: str) -> float | None:
+def loss(objective: str, run: "RecordedRun", phase: str) -> float | None:
     """Return the value that an optimiser minimises: the logarithm of a time, or of the inverse of throughput.
 
     Infinite if the store failed. None if the run is invalid or only bounds the figure on one side.

@@ -35,7 +35,7 @@ from loadframe.cluster.change import Tell
 from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
 from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
-from loadframe.experiment.runner.session import RunHook
+from loadframe.experiment.runner.listener import RunHook
 from loadframe.experiment.runner.triggers import LiveMetrics, RunState, Trigger
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample

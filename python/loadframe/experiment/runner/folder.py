@@ -11,7 +11,7 @@ from loadframe.base.units import counted
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import describe
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.runner.session import Labels
+from loadframe.experiment.runner.listener import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.machine import SESSION, changes
 from loadframe.record.reader import set_aside

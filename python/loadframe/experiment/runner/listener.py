@@ -1,9 +1,11 @@
-"""Interface for the progress of long operations. The command line displays it."""
+"""Interfaces of runs: listeners for their progress, hooks for actions, and labels. Experiment files import them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loadframe.base.errors import LoadframeError
     from loadframe.load import OpenMeasures, Progress
     from loadframe.record import RunWriter
 
@@ -113,3 +115,43 @@ class Listeners(Listener):
         """Forward an answer to every listener."""
         for listener in self._listeners:
             listener.answer(operation, chart, answer)
+
+
+class RunHook:
+    """Hook for actions during a run, such as cluster changes. By default it does nothing."""
+
+    #: Whether the hook changes the cluster on purpose, so that failures and unsteady figures do not invalidate the run.
+    disturbs = False
+
+    def begin(self, writer: "RunWriter") -> None:
+        """Called at the start of the run, with the writer for its events."""
+
+    def phase(self, start: float, warmup: float) -> None:
+        """Called when a phase starts, `start` s after the run; its measured window starts `warmup` s later."""
+
+    def progress(self, progress: "Progress") -> None:
+        """Called a few times a second during a phase."""
+
+    def held(self) -> bool:
+        """Whether the number of clients must stay constant from now on."""
+        return False
+
+    def failure(self) -> "LoadframeError | None":
+        """Return the error of the hook, if any. It ends the load, and the run fails."""
+        return None
+
+    def after(self) -> None:
+        """Called after the last phase; LoadframeError if its action fails."""
+
+    def end(self) -> list[str]:
+        """Called after the load; stop all actions and return the deviations from the plan, one sentence each."""
+        return []
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Treatment, block and repetition of a run."""
+
+    treatment: Mapping[str, Any] = field(default_factory=dict)
+    block: int | None = None
+    repetition: int | None = None

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from loadframe.experiment.runner.ingest import (
     with_limits,
     with_spill_folder,
 )
-from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.listener import Labels, Listener, RunHook
 from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.experiment.runner.window import WindowControl
 from loadframe.load import (
@@ -64,46 +64,6 @@ _UNSEEN = "other programs on the nodes' machines: Loadframe did not start the no
 _COUNT_PAUSE = 1.0
 
 T = TypeVar("T")
-
-
-class RunHook:
-    """Hook for actions during a run, such as cluster changes. By default it does nothing."""
-
-    #: Whether the hook changes the cluster on purpose, so that failures and unsteady figures do not invalidate the run.
-    disturbs = False
-
-    def begin(self, writer: RunWriter) -> None:
-        """Called at the start of the run, with the writer for its events."""
-
-    def phase(self, start: float, warmup: float) -> None:
-        """Called when a phase starts, `start` s after the run; its measured window starts `warmup` s later."""
-
-    def progress(self, progress: Progress) -> None:
-        """Called a few times a second during a phase."""
-
-    def held(self) -> bool:
-        """Whether the number of clients must stay constant from now on."""
-        return False
-
-    def failure(self) -> LoadframeError | None:
-        """Return the error of the hook, if any. It ends the load, and the run fails."""
-        return None
-
-    def after(self) -> None:
-        """Called after the last phase; LoadframeError if its action fails."""
-
-    def end(self) -> list[str]:
-        """Called after the load; stop all actions and return the deviations from the plan, one sentence each."""
-        return []
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Treatment, block and repetition of a run."""
-
-    treatment: Mapping[str, Any] = field(default_factory=dict)
-    block: int | None = None
-    repetition: int | None = None
 
 
 def _draws(seed: int, labels: Labels) -> str:
