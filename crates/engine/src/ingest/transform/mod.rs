@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use jiff::fmt::strtime;
+use jiff::tz::Offset;
 use serde_json::Number;
 
 use super::dead_letters::{Reason, Refusal};
@@ -26,8 +27,8 @@ use grok::Grok;
 /// Longest excerpt of a value in the reason of a dead letter, characters.
 const SHOWN: usize = 60;
 
-/// Largest magnitude up to which a float represents every integer.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Most digits of an integer of 64 bits.
+const LONGEST_INTEGER: i64 = 20;
 
 /// Steps of a source.
 #[derive(Debug)]
@@ -424,13 +425,33 @@ fn convert_text(text: &str, to: FieldType) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns a number without a fraction as an integer's digits; `None` if it has one or would lose digits.
-fn integer(digits: &str) -> Option<String> {
-    let small = digits.parse::<i64>().map(|number| number.to_string());
-    let number = small.or_else(|_| digits.parse::<u64>().map(|number| number.to_string()));
-    number.ok().or_else(|| {
-        let number: f64 = digits.parse().ok()?;
-        (number.fract() == 0.0 && number.abs() <= EXACT).then(|| (number as i64).to_string())
+/// Returns a number as an integer's digits; `None` if it has a fraction, or is not an integer of 64 bits. Does not
+/// round: a float would lose digits.
+fn integer(number: &str) -> Option<String> {
+    let small = |digits: &str| {
+        let signed = digits.parse::<i64>().map(|number| number.to_string());
+        signed.or_else(|_| digits.parse::<u64>().map(|number| number.to_string())).ok()
+    };
+    small(number).or_else(|| {
+        let (sign, unsigned) = number.strip_prefix('-').map_or(("", number), |unsigned| ("-", unsigned));
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = [whole.strip_prefix('+').filter(|_| sign.is_empty()).unwrap_or(whole), fraction].concat();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        // The number is `significant` with zeros behind it.
+        let significant = digits.trim_end_matches('0');
+        let zeros = i64::from(exponent) + (digits.len() - significant.len()) as i64 - fraction.len() as i64;
+        let significant = significant.trim_start_matches('0');
+        if significant.is_empty() {
+            return Some("0".to_owned());
+        }
+        let fits = (0..=LONGEST_INTEGER - significant.len() as i64).contains(&zeros);
+        fits.then(|| small(&format!("{sign}{significant}{}", "0".repeat(zeros as usize)))).flatten()
     })
 }
 
@@ -449,11 +470,18 @@ fn date(json: &[u8], from: Option<&str>, format: &str) -> Result<String, String>
     strtime::format(format, at).map_err(|e| e.to_string())
 }
 
-/// Parses a time in a strptime format; without an offset it is in UTC. Returns milliseconds since 1970.
+/// Parses a time in a strptime format; without an offset it is in UTC. Returns milliseconds since 1970; `None` also for
+/// the name of another zone, whose offset is unknown.
 fn parsed(format: &str, text: &str) -> Option<i64> {
     let broken_down = strtime::parse(format, text).ok()?;
-    let offset = broken_down.offset().unwrap_or(jiff::tz::Offset::UTC);
-    offset.to_timestamp(broken_down.to_datetime().ok()?).ok().map(|at| at.as_millisecond())
+    if let Ok(at) = broken_down.to_timestamp() {
+        return Some(at.as_millisecond());
+    }
+    let zone = broken_down.iana_time_zone().filter(|zone| !["UTC", "Etc/UTC", "GMT"].contains(zone));
+    if broken_down.offset().is_some() || zone.is_some() {
+        return None;
+    }
+    Offset::UTC.to_timestamp(broken_down.to_datetime().ok()?).ok().map(|at| at.as_millisecond())
 }
 
 /// Returns the value of an expression as JSON. `operands`: the fields of `object` that it reads. Fails if one is

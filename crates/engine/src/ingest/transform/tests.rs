@@ -73,6 +73,17 @@ fn values_are_converted_or_named_in_a_dead_letter() {
         ("integer", "123456789012345678901234567890", None),
         ("integer", "1e400", None),
         ("integer", "5.5", None),
+        ("integer", "1.5e1", Some("15")),
+        ("integer", "-0.0", Some("0")),
+        ("integer", "1200e-2", Some("12")),
+        ("integer", "1e19", Some("10000000000000000000")),
+        ("integer", "-1e19", None),
+        ("integer", "9007199254740993.0", Some("9007199254740993")),
+        ("integer", "4503599627370497.25", None),
+        ("integer", "1.00000000000000000001", None),
+        ("integer", "1e-400", None),
+        ("integer", "\".\"", None),
+        ("integer", "\"+-5.0\"", None),
         ("integer", "\"NaN\"", None),
         ("integer", "\"\"", None),
         ("integer", "\"0x10\"", None),
@@ -454,6 +465,11 @@ fn times_in_other_formats_are_read() {
     };
     assert_eq!(at("%d/%b/%Y:%H:%M:%S %z", "10/Oct/2000:13:55:36 -0700").unwrap(), "\"2000-10-10T20:55:36Z\"");
     assert_eq!(at("%Y-%m-%d %H:%M:%S", "2024-02-29 01:02:03").unwrap(), "\"2024-02-29T01:02:03Z\"");
+    assert_eq!(at("%s", "1488369600").unwrap(), "\"2017-03-01T12:00:00Z\"");
+    assert_eq!(at("%F %H:%M %Q", "2024-07-14 21:14 UTC").unwrap(), "\"2024-07-14T21:14:00Z\"");
+    // The offset of a named zone is unknown.
+    let zone = "2024-07-14 21:14 America/New_York";
+    assert_eq!(at("%F %H:%M %Q", zone), Err(format!("derive new: \"{zone}\" is not a time")));
     for (from, text) in [("%b %e %H:%M:%S", "Mar  1 12:00:00"), ("%Y-%m-%d", "2024-02-30"), ("%H:%M", "noon")] {
         assert_eq!(at(from, text), Err(format!("derive new: \"{text}\" is not a time")), "{from}");
     }
