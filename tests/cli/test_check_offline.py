@@ -200,6 +200,22 @@ def test_the_results_of_a_transformation_are_shown(tmp_path):
     assert len(result(*words, "--lines", tmp_path / "other.gz")) == 1 + 5
 
 
+def test_lines_are_shown_as_a_source_reads_them(tmp_path):
+    (tmp_path / "w.yaml").write_text(TEXT_LOG.replace("    events:", "    longest_line: 60\n    events:"))
+    kept = '192.0.2.1 "GET /a" 200 a1 5'
+    (tmp_path / "access.log").write_bytes(f"\ufeff{kept}\r\n{'x' * 200}\nno match\n".encode())
+    words = ("check", tmp_path / "w.yaml", "--offline", "--store", "mongodb")
+    _, *lines = result(*words)
+    outcomes = ["event", "dead letter", "dead letter"]
+    assert [line["outcome"] for line in lines] == outcomes
+    assert [line["result"] for line in lines[1:]] == ["too long", NO_MATCH]
+    damaged = tmp_path / "damaged.GZ"
+    damaged.write_bytes(gzip.compress(kept.encode())[:-9])
+    done = loadframe(*words, "--lines", damaged)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "cannot read" in done.stderr
+
+
 NO_MATCH = "no match: grok message: no pattern fits"
 
 

@@ -5,14 +5,14 @@ import gzip
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import without_compressed
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _DOCUMENTS = "1000"
 #: Number of lines whose transformation is shown.
 _LINES = 5
+
+#: Bytes of a line that do not count in its length, and one more: a byte order mark and a line end.
+_MARGIN = 6
 
 
 def small_workload(workload: "Workload", given: Mapping[str, Any]) -> "Workload":
@@ -128,22 +131,29 @@ def _previews(plan: Mapping[str, Any], name: str, lines: Path | None) -> list[di
     events = source["events"]
     changes = "format" in events or any("transform" in one for one in (events, *events["kinds"].values()))
     file = lines or next((Path(file) for file in source.get("files", ())), None)
-    if not changes or file is None or file.suffix == ".zst":
+    if not changes or file is None or file.suffix.lower() == ".zst":
         return []
     ways: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    opened = ways.get(file.suffix, open)
+    opened = ways.get(file.suffix.lower(), open)
     try:
         with opened(file, "rb") as content:
-            first = list(
-                islice(filter(bytes.strip, iter(partial(content.readline, source["longest_line"]), b"")), _LINES)
-            )
-    except OSError as error:
+            first = list(islice(_lines(content, source["longest_line"]), _LINES))
+    except (OSError, EOFError, zlib.error) as error:
         remedy = "give a readable file with lines of the source"
-        raise BadInput(f"cannot read {file}: {error.strerror or error}", remedy=remedy) from None
+        raise BadInput(f"cannot read {file}: {getattr(error, 'strerror', None) or error}", remedy=remedy) from None
     return [
         {"source": name, "line": line.strip().decode(errors="replace"), "outcome": outcome, "result": result}
         for line, (outcome, result) in zip(first, preview_lines(plan, name, first), strict=True)
     ]
+
+
+def _lines(content: IO[bytes], longest: int) -> Iterator[bytes]:
+    """Yield the lines of a file that are not empty. Lines longer than `longest` bytes are cut, a few bytes above it."""
+    while line := content.readline(longest + _MARGIN):
+        if line.strip():
+            yield line
+        while line and not line.endswith(b"\n"):
+            line = content.readline(longest + _MARGIN)
 
 
 def _require_reachable(hosts: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ pub enum Reason {
     NoText,
     /// The line exceeds the maximum length.
     TooLong,
-    /// The sender disconnected in the middle of the line.
+    /// The input ended in the middle of the line.
     CutOff,
     /// The store refused the event.
     Refused,
@@ -130,6 +130,11 @@ pub struct Bundle {
 }
 
 impl Bundle {
+    /// Returns the size of the text to write, bytes.
+    pub fn size(&self) -> usize {
+        self.text.len()
+    }
+
     /// Adds the text of a letter, as a line of JSON. `words` details the reason and may be empty. A line that is not
     /// UTF-8 is also kept as base64. `from`: name of the line's origin.
     fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {

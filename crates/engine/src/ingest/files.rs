@@ -1,7 +1,7 @@
 //! Files, plain or compressed, read one after the other.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::Source;
@@ -39,20 +39,22 @@ pub fn read(source: &Source) -> Result<(), String> {
                 continue;
             }
         };
-        loop {
+        let whole = loop {
             if !source.queue.wait_for_room() {
                 return Ok(());
             }
             match line_reader.fill(|buffer| file.read(buffer)) {
-                Ok(0) => break,
+                Ok(0) => break true,
                 Ok(count) => line_reader.arrived(count),
+                // A signal arrived during the read of a pipe.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     source.say(format!("{}: not read to its end: {error}", path.display()));
-                    break;
+                    break false;
                 }
             }
-        }
-        line_reader.end(true);
+        };
+        line_reader.end(whole);
     }
     Ok(())
 }

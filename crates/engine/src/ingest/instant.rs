@@ -11,6 +11,8 @@ use crate::util::calendar::DAY;
 pub fn instant(json: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(json).ok()?;
     match text.strip_prefix('"') {
+        // Some programs escape plus signs.
+        Some(_) if text.contains('\\') => iso(&serde_json::from_str::<String>(text).ok()?),
         Some(text) => iso(text.strip_suffix('"')?),
         None => text.parse().ok().or_else(|| {
             let number: f64 = text.parse().ok()?;
@@ -57,13 +59,19 @@ impl Unit {
     }
 }
 
-/// Parses ISO 8601 text as milliseconds since 1970; `None` if it is not a time. Text without an offset is UTC.
+/// Parses ISO 8601 text as milliseconds since 1970; `None` if it is not a time, or if it names a zone without an
+/// offset. Text without either is UTC.
 pub fn iso(text: &str) -> Option<i64> {
     if let Some(instant) = usual(text.as_bytes()) {
         return Some(instant);
     }
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         return Some(instant.as_millisecond());
+    }
+    // The parser below would ignore the name of a zone, and an offset from a time out of range.
+    let has_offset = text.split_once(['T', 't', ' ']).is_some_and(|(_, time)| time.contains(['+', '-']));
+    if has_offset || text.contains('[') {
+        return None;
     }
     let civil: DateTime = text.parse().ok()?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
@@ -139,6 +147,8 @@ mod tests {
             ("\"2017-03-01T13:30:00+01:30\"", noon),
             ("\"2017-03-01T12:00:00.5\"", noon + 500),
             ("\"2017-03-01 12:00:00\"", noon),
+            ("\"2017-03-01T13:30:00\\u002B01:30\"", noon),
+            ("\"2017-03-01T07:00:00-05:00[America/New_York]\"", noon),
             ("\"2017-03-01\"", noon - 43_200_000),
             ("1488369600000", noon),
             ("1.4883696e12", noon),
@@ -149,6 +159,18 @@ mod tests {
         for json in ["\"\"", "\"noon\"", "null", "true", "{}", "1e300", "\"2017-13-01T00:00:00Z\"", "\"1488369600000\""]
         {
             assert_eq!(instant(json.as_bytes()), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_zone_or_an_offset_that_cannot_be_applied_is_not_read_as_utc() {
+        for text in [
+            "2017-03-01T12:00:00[America/New_York]",
+            "2017-03-01T12:00:00[UTC]",
+            "2017-03-01[Europe/Paris]",
+            "9999-12-30T21:00:00-05:00",
+        ] {
+            assert_eq!(iso(text), None, "{text}");
         }
     }
 

@@ -47,8 +47,8 @@ pub struct EventFields {
     pub time: i64,
     /// Replay time, if the source is replayed.
     pub due: Option<i64>,
-    /// The time's probable unit, if not milliseconds.
-    pub unit: Option<Unit>,
+    /// The probable unit of the time or the replay time, if not milliseconds, and that time as it was read.
+    pub unit: Option<(Unit, i64)>,
 }
 
 impl Reader {
@@ -97,8 +97,19 @@ impl Reader {
         self.transform.as_ref().is_some_and(|transform| transform.format == LineFormat::Text)
     }
 
-    /// Parses a line without surrounding white space, or returns the reason of its dead letter; `None` if a step
-    /// drops the event. A transformed line is appended to `out`; the ranges of the fields then refer to it.
+    /// Returns a line without its line end, and JSON without surrounding white space; empty for a line of white space
+    /// only. White space around a text is part of the text.
+    pub fn content<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        let trimmed = line.trim_ascii();
+        if trimmed.is_empty() || !self.reads_text() {
+            return trimmed;
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    }
+
+    /// Parses the content of a line, or returns the reason of its dead letter; `None` if a step drops the event. A
+    /// transformed line is appended to `out`; the ranges of the fields then refer to it.
     pub fn parse(&self, line: &[u8], out: &mut Vec<u8>) -> Result<Option<EventFields>, Refusal> {
         match &self.transform {
             None => Ok(Some(self.read(line)?)),
@@ -152,9 +163,9 @@ impl Reader {
 
     /// Returns the index of the line's kind. `values`: result of [`Reader::values`].
     fn kind(&self, line: &[u8], values: &[Option<&[u8]>]) -> Result<usize, Reason> {
-        let kind = self.kind.find(line, values).and_then(text);
-        let kind = kind.filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
-        self.names.iter().position(|name| name.as_bytes() == kind).ok_or(Reason::UnknownKind)
+        let json = self.kind.find(line, values);
+        let kind = json.and_then(unescaped).filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
+        self.names.iter().position(|name| *name.as_bytes() == *kind).ok_or(Reason::UnknownKind)
     }
 
     /// Returns the id and times of a line of kind number `kind`. `values`: result of [`Reader::values`].
@@ -166,15 +177,16 @@ impl Reader {
         if !is_unicode(id) {
             return Err(Reason::OddId);
         }
-        let time = find(time).ok_or(Reason::NoTime)?;
-        let unit = unit(time);
-        let time = instant(time).ok_or(Reason::OddTime)?;
-        let due = self.replayed.as_ref().map(|place| {
-            let due = find(place).ok_or(Reason::NoTime)?;
-            instant(due).ok_or(Reason::OddTime)
-        });
+        let mut other = None;
+        let mut read = |place: &Place| -> Result<i64, Reason> {
+            let json = find(place).ok_or(Reason::NoTime)?;
+            let time = instant(json).ok_or(Reason::OddTime)?;
+            other = other.or_else(|| unit(json).map(|unit| (unit, time)));
+            Ok(time)
+        };
+        let (time, due) = (read(time)?, self.replayed.as_ref().map(&mut read).transpose()?);
         let start = id.as_ptr() as usize - line.as_ptr() as usize;
-        Ok(EventFields { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
+        Ok(EventFields { kind, id: start..start + id.len(), time, due, unit: other })
     }
 }
 
@@ -191,6 +203,13 @@ impl Place {
 /// Returns the text between the quotes of a JSON string, still escaped; `None` for other values.
 fn text(json: &[u8]) -> Option<&[u8]> {
     json.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Returns the content of a JSON string, as it is written if it is not valid Unicode; `None` for other values.
+fn unescaped(json: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let text = text(json)?;
+    let parsed = text.contains(&b'\\').then(|| serde_json::from_slice::<String>(json).ok()).flatten();
+    Some(parsed.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes())))
 }
 
 /// Returns whether a JSON string's contents are valid Unicode. Stores replace unpaired surrogates, which
@@ -230,6 +249,27 @@ mod tests {
         let line = br#"{"type": "click", "time": 9, "of": {"time": 7, "bid": 12}}"#;
         let fields = reader(Some("/time")).read(line).unwrap();
         assert_eq!((fields.kind, &line[fields.id], fields.time, fields.due), (1, &b"12"[..], 7, Some(9)));
+    }
+
+    #[test]
+    fn a_kind_may_be_escaped() {
+        let kinds = json!({"type": "/type", "kinds": {"a/é": {"id": "/id", "time": "/time"}}});
+        let reader = Reader::new(&from_value(kinds).unwrap(), None).unwrap();
+        for kind in ["a/é", "a\\/\\u00e9"] {
+            let line = format!(r#"{{"type": "{kind}", "id": 1, "time": 1}}"#);
+            assert_eq!(reader.read(line.as_bytes()).map(|fields| fields.kind), Ok(0), "{line}");
+        }
+        let half = br#"{"type": "\ud800", "id": 1, "time": 1}"#;
+        assert_eq!(reader.read(half).unwrap_err(), Reason::UnknownKind);
+    }
+
+    #[test]
+    fn a_unit_other_than_milliseconds_is_seen_in_each_time() {
+        let unit = |line: &str| reader(Some("/due")).read(line.as_bytes()).unwrap().unit;
+        let line = |time: i64, due: i64| format!(r#"{{"type": "bid", "id": 1, "time": {time}, "due": {due}}}"#);
+        assert_eq!(unit(&line(1_488_369_600_000, 1_488_369_600_000)), None);
+        assert_eq!(unit(&line(1_488_369_600, 1_488_369_600_000)), Some((Unit::Seconds, 1_488_369_600)));
+        assert_eq!(unit(&line(1_488_369_600_000, 1_488_369_601)), Some((Unit::Seconds, 1_488_369_601)));
     }
 
     /// Each kind of invalid line has its own reason of the dead letter.

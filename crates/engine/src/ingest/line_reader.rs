@@ -18,7 +18,7 @@ use crate::workload::event::Event;
 const READING: usize = 64 << 10;
 
 /// The UTF-8 byte order mark, which some programs write before the first line.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads the lines of one connection or file.
 pub struct LineReader<'a> {
@@ -117,7 +117,8 @@ impl<'a> LineReader<'a> {
             start = end + 1;
         }
         self.hand_over(reading, start);
-        if self.buffer.len() > self.source.plan.longest_line {
+        // A byte order mark and a carriage return do not count. `ReadChunk::line` checks the length without them.
+        if self.buffer.len() > self.source.plan.longest_line.saturating_add(MARK.len() + 1) {
             let kept = self.source.plan.longest_line;
             self.too_long.get_or_insert_with(|| self.buffer[..kept].to_vec());
         }
@@ -215,27 +216,18 @@ impl ReadChunk {
     /// Adds the line at `start..end` of the buffer, as an event, a dropped line or a dead letter. Ignores an empty
     /// line. `cut`: its end may be missing.
     fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
-        let line = buffer[start..end].trim_ascii();
+        let line = source.reader.content(&buffer[start..end]);
         if line.is_empty() {
             return;
         }
-        if line.len() > source.plan.longest_line {
-            return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
-        }
-        if cut && source.reader.reads_text() {
-            return self.refuse(source, Reason::CutOff, line, from);
-        }
         let before = self.transformed.len();
-        match source.reader.parse(line, &mut self.transformed) {
+        match source.parse(line, cut, &mut self.transformed) {
             Ok(None) => {
                 self.lines += 1;
                 self.dropped += 1;
             }
             Ok(Some(fields)) => {
                 self.lines += 1;
-                if let Some(unit) = fields.unit {
-                    source.warn(unit, fields.time);
-                }
                 let (start, end) = if source.reader.transforms() {
                     (before, self.transformed.len())
                 } else {
@@ -251,10 +243,7 @@ impl ReadChunk {
                     arrival: self.arrival,
                 });
             }
-            Err(refusal) if cut && refusal.reason == Reason::NoObject => {
-                self.refuse(source, Reason::CutOff, line, from);
-            }
-            Err(refusal) => self.refuse(source, refusal, line, from),
+            Err(refusal) => self.refuse(source, refusal, &line[..line.len().min(source.plan.longest_line)], from),
         }
     }
 

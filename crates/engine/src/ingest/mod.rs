@@ -35,10 +35,9 @@ use crate::plan;
 use crate::plan::{PlanError, Sampling};
 use crate::util::panics;
 use chunk::{Chunk, InFlightBatch};
-use dead_letters::{Bundle, DeadLetters, Reason};
+use dead_letters::{Bundle, DeadLetters, Reason, Refusal};
 pub use disposition::{Disposition, dispositions};
-use instant::Unit;
-use line::Reader;
+use line::{EventFields, Reader};
 use listen::Port;
 use probes::Probes;
 use queue::Queue;
@@ -286,10 +285,24 @@ impl Source {
         }
     }
 
-    /// Records a warning that a time, read as `milliseconds`, seems to have another unit; only for the first such
-    /// time.
-    fn warn(&self, unit: Unit, milliseconds: i64) {
-        self.warned.get_or_init(|| self.say(unit.warning(milliseconds)));
+    /// Parses the content of a line; see [`Reader::parse`]. Refuses a line that is too long. `cut`: its end may be
+    /// missing, so only a complete object is accepted. Warns of the first time that seems to have a unit other than
+    /// milliseconds.
+    fn parse(&self, line: &[u8], cut: bool, out: &mut Vec<u8>) -> Result<Option<EventFields>, Refusal> {
+        if line.len() > self.plan.longest_line {
+            return Err(Reason::TooLong.into());
+        }
+        if cut && self.reader.reads_text() {
+            return Err(Reason::CutOff.into());
+        }
+        let fields = self.reader.parse(line, out).map_err(|refusal| match refusal.reason {
+            Reason::NoObject if cut => Reason::CutOff.into(),
+            _ => refusal,
+        })?;
+        if let Some((unit, milliseconds)) = fields.as_ref().and_then(|fields| fields.unit) {
+            self.warned.get_or_init(|| self.say(unit.warning(milliseconds)));
+        }
+        Ok(fields)
     }
 
     /// Adds a number of bytes to the bytes received.

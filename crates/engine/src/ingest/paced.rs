@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::chunk::Chunk;
 use super::dead_letters::{Bundle, Reason, Refusal};
 use super::line::EventFields;
-use super::line_reader::wall;
+use super::line_reader::{MARK, wall};
 use super::{Offered, Source, files, instant};
 use crate::pacing::profile::Profile;
 use crate::plan::{GeneratorPlan, NEVER, PlanError};
@@ -18,6 +18,9 @@ const TOGETHER: Duration = Duration::from_millis(1);
 
 /// Size of a chunk when many events are due, bytes.
 const READING: usize = 64 << 10;
+
+/// Lines without events that are counted together.
+const MANY: u64 = 1024;
 
 /// Creates the generator that the plan names. `now`: the first event's time, milliseconds since 1970, if the
 /// plan sets none. Refuses an unknown generator, and an invalid start, rate or option.
@@ -54,11 +57,16 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
             let (mut line, mut transformed) = (Vec::new(), Vec::new());
             while let Some(due) = generator.next(&mut line) {
                 let Some(due) = pace.wait(due) else { return Ok(()) };
-                match source.reader.parse(&line, &mut transformed) {
-                    Ok(Some(fields)) if source.reader.transforms() => pace.event(&transformed, fields, due),
-                    Ok(Some(fields)) => pace.event(&line, fields, due),
+                let open = match source.reader.parse(&line, &mut transformed) {
+                    Ok(Some(fields)) => {
+                        pace.event(if source.reader.transforms() { &transformed } else { &line }, fields, due);
+                        true
+                    }
                     Ok(None) => pace.drop_event(),
                     Err(refusal) => pace.refuse(refusal, &line, &source.name),
+                };
+                if !open {
+                    return Ok(());
                 }
                 line.clear();
                 transformed.clear();
@@ -85,59 +93,68 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
 }
 
 /// Queues this rank's events of a file when they are due by `clock`; dead letters and dropped events are counted.
-/// `name`: the file's name in dead letters. Returns early if the queue closes; fails if the file cannot be read.
+/// `name`: the file's name in dead letters. Returns early if the queue closes; fails if the file cannot be read, after
+/// the line that the error cuts off.
 fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> std::io::Result<()> {
     let source = pace.source;
     let longest = source.plan.longest_line;
+    // Room for a byte order mark and a line end.
+    let most = (longest as u64).saturating_add(MARK.len() as u64 + 2);
     let mut file = BufReader::with_capacity(READING, file);
     let (mut line, mut transformed, mut number) = (Vec::new(), Vec::new(), 0);
-    loop {
-        line.clear();
+    while let Some(end) = next_line(&mut file, most, &mut line) {
         transformed.clear();
         number += 1;
-        if (&mut file).take(longest as u64 + 2).read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
-        }
-        let too_long = !line.ends_with(b"\n") && line.len() > longest;
-        if too_long {
-            skip_line(&mut file)?;
-        }
-        let text = line.trim_ascii();
-        if text.is_empty() {
-            continue;
-        }
+        let marked = line.strip_prefix(MARK).filter(|_| number == 1);
+        let text = source.reader.content(marked.unwrap_or(&line));
         // Every rank reads all lines, to keep the same clock, and uses its own share.
         let mine = (number - 1) % source.share.of == source.share.index;
-        let fields = if too_long || text.len() > longest {
-            Err(Reason::TooLong.into())
-        } else {
-            source.reader.parse(text, &mut transformed)
+        let fields = match end {
+            _ if text.is_empty() => Ok(None),
+            LineEnd::Skipped => Err(Reason::TooLong.into()),
+            _ => source.parse(text, matches!(end, LineEnd::Cut(_)), &mut transformed),
         };
-        match fields {
+        let open = match fields {
             Ok(Some(fields)) => {
                 let due = clock.due(fields.due.unwrap_or(fields.time));
-                if mine {
-                    let Some(due) = pace.wait(due) else { return Ok(()) };
-                    pace.event(if source.reader.transforms() { &transformed } else { text }, fields, due);
-                }
+                let content = if source.reader.transforms() { &transformed[..] } else { text };
+                !mine || pace.wait(due).map(|due| pace.event(content, fields, due)).is_some()
             }
-            Ok(None) if mine => pace.drop_event(),
-            Err(refusal) if mine => pace.refuse(refusal, text, &format!("{name}:{number}")),
-            Ok(None) | Err(_) => {}
+            Ok(None) => !mine || text.is_empty() || pace.drop_event(),
+            Err(refusal) => {
+                !mine || pace.refuse(refusal, &text[..text.len().min(longest)], &format!("{name}:{number}"))
+            }
+        };
+        if let LineEnd::Cut(error) = end {
+            return Err(error);
+        }
+        if !open {
+            break;
         }
     }
+    Ok(())
 }
 
-/// Skips the rest of the current line, with its end.
-fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffer = file.fill_buf()?;
-        let end = memchr::memchr(b'\n', buffer);
-        let length = end.map_or(buffer.len(), |end| end + 1);
-        file.consume(length);
-        if end.is_some() || length == 0 {
-            return Ok(());
+/// How a line ends.
+enum LineEnd {
+    /// With a newline, or with the file.
+    Whole,
+    /// Beyond the maximum length. Its rest was skipped.
+    Skipped,
+    /// By an error.
+    Cut(std::io::Error),
+}
+
+/// Replaces `line` by the next line of a file, up to `most` bytes of it; `None` at the end of the file.
+fn next_line(file: &mut impl BufRead, most: u64, line: &mut Vec<u8>) -> Option<LineEnd> {
+    line.clear();
+    match file.by_ref().take(most).read_until(b'\n', line) {
+        Ok(0) => None,
+        Ok(_) if line.len() as u64 == most && !line.ends_with(b"\n") => {
+            Some(file.skip_until(b'\n').map_or_else(LineEnd::Cut, |_| LineEnd::Skipped))
         }
+        Ok(_) => Some(LineEnd::Whole),
+        Err(error) => Some(LineEnd::Cut(error)),
     }
 }
 
@@ -252,16 +269,28 @@ impl<'a> Pace<'a> {
         });
     }
 
-    /// Counts a line that the transformation drops.
-    fn drop_event(&mut self) {
+    /// Counts a line that the transformation drops; returns false if the queue has closed.
+    fn drop_event(&mut self) -> bool {
         self.lines += 1;
         self.dropped += 1;
+        self.pass_on()
     }
 
-    /// Collects a line as a dead letter. `from`: the line's origin.
-    fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) {
+    /// Collects a line as a dead letter; returns false if the queue has closed. `from`: the line's origin.
+    fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) -> bool {
         self.lines += 1;
         self.source.dead_letters.add(&mut self.dead_letters, reason, &words, line, from);
+        self.pass_on()
+    }
+
+    /// Hands over many collected lines, because lines without events do not wait; returns false if the queue has
+    /// closed.
+    fn pass_on(&mut self) -> bool {
+        if self.lines >= MANY || self.dead_letters.size() >= READING {
+            self.hand_over();
+            self.unwanted = !self.source.queue.wait_for_room();
+        }
+        !self.unwanted
     }
 
     /// Queues the collected events, and writes the collected dead letters.

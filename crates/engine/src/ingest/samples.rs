@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::dead_letters::Refusal;
+use super::dead_letters::{Reason, Refusal};
 use super::line::{EventFields, Reader};
+use super::line_reader::MARK;
 use super::transform::{Step, Transform, apply};
 use crate::plan::{Events, PlanError, TransformStep};
 use crate::workload::event::{Batch, Event};
@@ -21,23 +22,27 @@ pub enum Preview {
     DeadLetter(String),
 }
 
-/// Returns the result of each line, as a source with these fields reads it. `longest`: maximum length of a
-/// transformed line, bytes.
+/// Returns the result of each line, from the first of a file, as a source with these fields reads it. `longest`: maximum
+/// length of a line, bytes.
 pub fn preview(events: &Events, longest: usize, lines: &[Vec<u8>]) -> Result<Vec<Preview>, PlanError> {
     let reader = Reader::new(events, None)?.with(Transform::new(events, longest)?);
-    let result = |line: &Vec<u8>| {
+    let result = |(number, line): (usize, &Vec<u8>)| {
         let mut transformed = Vec::new();
-        match reader.parse(line.trim_ascii(), &mut transformed) {
+        let marked = line.strip_prefix(MARK).filter(|_| number == 0);
+        let content = reader.content(marked.unwrap_or(line));
+        let fields =
+            if content.len() > longest { Err(Reason::TooLong.into()) } else { reader.parse(content, &mut transformed) };
+        match fields {
             Ok(None) => Preview::Dropped,
             Ok(Some(_)) => {
-                let line = if reader.transforms() { &transformed } else { line };
+                let line = if reader.transforms() { &transformed[..] } else { content };
                 Preview::Event(String::from_utf8_lossy(line).into_owned())
             }
             Err(Refusal { reason, words }) if words.is_empty() => Preview::DeadLetter(reason.name().to_owned()),
             Err(Refusal { reason, words }) => Preview::DeadLetter(format!("{}: {words}", reason.name())),
         }
     };
-    Ok(lines.iter().map(result).collect())
+    Ok(lines.iter().enumerate().map(result).collect())
 }
 
 const ID: &str = "7";

@@ -19,7 +19,7 @@ pub fn read(source: &Source) -> Result<(), String> {
     let stdin = stdin.as_fd();
     let mut line_reader = LineReader::new(source, From::File("standard input".into(), 0));
     let mut last = Instant::now();
-    loop {
+    let whole = loop {
         if source.queue.is_full() {
             if !source.queue.wait_for_room() {
                 return Ok(());
@@ -33,18 +33,24 @@ pub fn read(source: &Source) -> Result<(), String> {
         })?;
         let idle = |last: Instant| source.plan.idle.is_some_and(|idle: Duration| last.elapsed() >= idle);
         if source.queue.is_closed() || (ready == 0 && idle(last)) {
-            break;
+            break false;
         }
         if ready == 0 {
             continue;
         }
-        let count = line_reader.fill(|buffer| rustix::io::read(stdin, buffer)).map_err(|error| say(error.into()))?;
-        if count == 0 {
-            break;
-        }
+        let count = match line_reader.fill(|buffer| rustix::io::read(stdin, buffer)) {
+            Ok(0) => break true,
+            Ok(count) => count,
+            // A signal arrived, or another process took the bytes.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
+            Err(error) => {
+                line_reader.end(false);
+                return Err(say(error.into()));
+            }
+        };
         line_reader.arrived(count);
         last = Instant::now();
-    }
-    line_reader.end(true);
+    };
+    line_reader.end(whole);
     Ok(())
 }

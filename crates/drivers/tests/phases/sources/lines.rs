@@ -1,5 +1,6 @@
 //! Irregular lines: with a byte order mark, without a final newline, nested too deep, or hostile.
 
+use std::fs::File;
 use std::io::Read;
 
 use super::*;
@@ -17,35 +18,139 @@ fn sent(bytes: &[u8], lines: u64) -> Value {
 
 /// Reads the same bytes from a file.
 fn read(bytes: &[u8]) -> Value {
+    read_as(bytes, json!({}))
+}
+
+/// Replays the same bytes from a file, a million times as fast.
+fn replayed(bytes: &[u8]) -> Value {
+    read_as(bytes, json!({"replay": {"time": "/time", "speed": 1e6}}))
+}
+
+/// Reads bytes from a file with further keys of the source.
+fn read_as(bytes: &[u8], mut source: Value) -> Value {
     let texts = Folder::new();
-    let path = file(&texts, "log.ndjson", bytes);
-    let (outcome, _folder) = run::<Null>(&ingesting(json!({"files": [path]}), json!("exhausted")));
+    source["files"] = json!([file(&texts, "log.ndjson", bytes)]);
+    let (outcome, _folder) = run::<Null>(&ingesting(source, json!("exhausted")));
     adds_up(&outcome);
     outcome
+}
+
+/// Adds steps to a plan that make events of its source from lines of text. Their ids are their texts.
+fn of_text(plan: &mut Value) {
+    let events = &mut plan["sources"]["ads"]["events"];
+    (events["format"], events["kinds"]["bid"]["id"]) = (json!("text"), json!("/message"));
+    events["transform"] = json!([
+        {"step": "add", "field": "/type", "value": "bid"}, {"step": "add", "field": "/time", "value": 1_488_369_600_000_u64},
+    ]);
 }
 
 #[test]
 fn the_last_line_needs_no_newline_and_the_first_may_have_a_byte_order_mark() {
     let text = [bid(0), bid(1)].concat();
-    for bytes in [text.trim_end().to_owned(), format!("\u{feff}{text}"), format!("\u{feff}{}", text.trim_end())] {
-        for outcome in [sent(bytes.as_bytes(), 2), read(bytes.as_bytes())] {
+    let windows = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+    for bytes in [text.trim_end().to_owned(), windows, format!("\u{feff}{}", text.trim_end())] {
+        for outcome in [sent(bytes.as_bytes(), 2), read(bytes.as_bytes()), replayed(bytes.as_bytes())] {
             assert_eq!((count(&outcome, "lines"), count(&outcome, "indexed")), (2, 2), "{bytes:?} {outcome}");
         }
     }
     let cut = format!("{text}{}", &bid(2)[..20]);
     assert_eq!(sent(cut.as_bytes(), 3)["sources"]["ads"]["dead_letters"], json!({"cut off": 1}));
-    assert_eq!(read(cut.as_bytes())["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 1}));
+    for outcome in [read(cut.as_bytes()), replayed(cut.as_bytes())] {
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 1}));
+    }
+}
+
+#[test]
+fn a_line_of_the_maximum_length_is_accepted_with_a_mark_and_any_line_end() {
+    let line = bid(0);
+    let longest = line.trim_end().len();
+    for (text, too_long) in [
+        (format!("\u{feff}{}\r\n", line.trim_end()), false),
+        (format!("\u{feff}{}\r", line.trim_end()), false),
+        (line.replace("bid", "bidd"), true),
+        (format!("{}{}\n", line.trim_end(), " ".repeat(100_000)), true),
+    ] {
+        for source in [json!({}), json!({"replay": {"time": "/time", "speed": 1e6}})] {
+            let mut source = source;
+            source["longest_line"] = json!(longest);
+            let outcome = read_as(text.as_bytes(), source);
+            let dead_letters = if too_long { json!({"too long": 1}) } else { json!({}) };
+            assert_eq!(outcome["sources"]["ads"]["dead_letters"], dead_letters, "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn white_space_of_a_text_is_kept() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.txt", "first\r\n \t at x \r\n\r\n  \nlast");
+    let letters = texts.0.join("letters.ndjson");
+    let mut plan = ingesting(json!({"files": [path], "dead_letters": letters}), json!("exhausted"));
+    of_text(&mut plan);
+    plan["operations"]["take_in"] = json!({"refused": "message"});
+    let (outcome, _folder) = run::<Fussy>(&plan);
+    adds_up(&outcome);
+    let kept = std::fs::read_to_string(&letters).unwrap();
+    let message = |letter: &str| -> Value {
+        let letter: Value = serde_json::from_str(letter).unwrap();
+        serde_json::from_str::<Value>(letter["line"].as_str().unwrap()).unwrap()["message"].clone()
+    };
+    assert_eq!(kept.lines().map(message).collect::<Vec<_>>(), ["first", " \t at x ", "last"]);
+}
+
+#[test]
+fn the_line_at_which_a_damaged_file_ends_is_cut_off() {
+    let texts = Folder::new();
+    let packed = texts.0.join("log.gz");
+    let mut encoder = flate2::write::GzEncoder::new(File::create(&packed).unwrap(), flate2::Compression::none());
+    encoder.write_all([bid(0), bid(1)].concat().as_bytes()).unwrap();
+    encoder.finish().unwrap();
+    let whole = std::fs::read(&packed).unwrap();
+    let cut = memchr::memmem::rfind(&whole, b"Z\"}\n").expect("stored without compression");
+    std::fs::write(&packed, &whole[..cut]).unwrap();
+    for replays in [false, true] {
+        for text in [false, true] {
+            let mut plan = ingesting(json!({"files": [packed]}), json!("exhausted"));
+            if text {
+                of_text(&mut plan);
+            }
+            if replays {
+                plan["sources"]["ads"]["replay"] = json!({"time": "/time", "speed": 1e6});
+            }
+            let (outcome, _folder) = run::<Null>(&plan);
+            adds_up(&outcome);
+            let source = &outcome["sources"]["ads"];
+            assert_eq!((&source["indexed"], &source["dead_letters"]), (&json!(1), &json!({"cut off": 1})), "{source}");
+            assert!(source["trouble"][0].as_str().unwrap().contains("not read to its end"), "{source}");
+        }
+    }
+}
+
+#[test]
+fn an_endless_generator_ends_although_its_events_are_all_dropped() {
+    let made = json!({"generate": {"generator": "adbids", "rate": 1000, "paced": false}});
+    for (step, counted) in [
+        (json!({"step": "drop_event", "condition": {"field": {"field": "/none", "test": "missing"}}}), "dropped"),
+        (json!({"step": "convert", "field": "/none", "to": "text"}), "lines"),
+    ] {
+        let mut plan = ingesting(made.clone(), json!({"duration": 0.3}));
+        plan["sources"]["ads"]["events"]["transform"] = json!([step]);
+        let (outcome, _folder) = run::<Null>(&plan);
+        adds_up(&outcome);
+        assert!(count(&outcome, counted) > 0, "{outcome}");
+    }
 }
 
 #[test]
 fn ids_that_stores_would_merge_are_dead_letters_and_seconds_are_warned_of() {
     let odd = |id: &str, time: &str| format!("{{\"type\": \"bid\", \"id\": \"{id}\", \"time\": {time}}}\n");
     let text = [odd("\\ud800", "1795480000000"), odd("\\udc00", "1795480000000"), odd("\\ud83d\\ude00", "1795480000")];
-    let outcome = read(text.concat().as_bytes());
-    assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"unreadable id": 2}));
-    let trouble = outcome["sources"]["ads"]["trouble"].as_array().unwrap();
-    assert_eq!(trouble.len(), 1, "{outcome}");
-    assert!(trouble[0].as_str().unwrap().contains("looks like seconds since 1970"), "{outcome}");
+    for outcome in [read(text.concat().as_bytes()), replayed(text.concat().as_bytes())] {
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"unreadable id": 2}));
+        let trouble = outcome["sources"]["ads"]["trouble"].as_array().unwrap();
+        assert_eq!(trouble.len(), 1, "{outcome}");
+        assert!(trouble[0].as_str().unwrap().contains("looks like seconds since 1970"), "{outcome}");
+    }
 }
 
 #[test]
