@@ -280,6 +280,7 @@ mod tests {
     use super::super::answer::judge;
     use super::super::connection::ConnectOptions;
     use super::super::packet::{Response, read_request};
+    use super::super::statement;
     use super::super::subdoc::SOME_FAILED;
     use super::*;
     use crate::capture::Memory;
@@ -382,6 +383,32 @@ mod tests {
             let mut rendered = Vec::new();
             template.render(&values, &mut rendered);
             assert_eq!(String::from_utf8(rendered).unwrap(), body);
+        }
+    }
+
+    #[test]
+    fn errors_in_the_answer_to_a_statement_are_failures_also_if_they_cannot_be_read() {
+        let (context, draw) = (context(), Draw::new(1, 2, 3));
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let operation = Operation::map(&json!({"query": {"statement": "SELECT 1"}}), &context, &nodes()).unwrap();
+        let judged = |errors: &str| {
+            let body = format!("{{\"results\": [1, 2], \"errors\": {errors}}}");
+            statement::judge(&operation, (200, body.as_bytes()), &values, &mut Memory::default())
+        };
+        assert_eq!([judged("[]").unwrap(), judged("null").unwrap()], [2, 2]);
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (errors, class, message) in [
+            ("[{\"code\": 5000, \"msg\": \"lost\"}, {\"code\": 1080}]", ErrorClass::Server, "lost"),
+            ("[{\"code\": \"5000\", \"msg\": \"lost\"}]", ErrorClass::Client, "lost"),
+            ("[{\"code\": 1080, \"msg\": null}]", ErrorClass::Timeout, "{\"code\":1080,\"msg\":null}"),
+            ("[\"lost\"]", ErrorClass::Client, "\"lost\""),
+            ("{\"code\": 5000}", ErrorClass::Client, "an answer with errors that cannot be read: {\"results\": [1, 2]"),
+            ("[lost]", ErrorClass::Client, "an answer with errors that cannot be read"),
+            (&deep, ErrorClass::Client, "an answer with errors that cannot be read"),
+        ] {
+            let failure = judged(errors).unwrap_err();
+            assert_eq!(failure.class, class, "{errors}");
+            assert!(failure.message.starts_with(message), "{errors}: {}", failure.message);
         }
     }
 

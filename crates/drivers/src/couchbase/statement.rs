@@ -2,7 +2,6 @@
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::workload::variables::Values;
-use serde::Deserialize;
 use serde_json::{Value, from_slice, to_string_pretty};
 
 use super::answer::client;
@@ -10,6 +9,7 @@ use super::http_service::{Service, head};
 use super::nodes::CouchbaseNodes;
 use super::operation::Operation;
 use crate::capture::Memory;
+use crate::excerpt::excerpt;
 use crate::http1::answer::Answer;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
@@ -23,15 +23,6 @@ const PATH: &str = "/query/service";
 #[derive(Default)]
 pub struct Statements {
     services: Vec<Service>,
-}
-
-/// An error as reported by the store.
-#[derive(Deserialize)]
-struct Trouble {
-    #[serde(default)]
-    code: i64,
-    #[serde(default)]
-    msg: String,
 }
 
 /// A statement's request: body, number and deadline.
@@ -95,7 +86,7 @@ impl Statements {
 }
 
 /// Checks errors, HTTP status and assertion of an answer, and captures values. Returns the number of results.
-fn judge(
+pub(super) fn judge(
     operation: &Operation,
     (status, body): (u16, &[u8]),
     values: &Values<'_>,
@@ -106,9 +97,18 @@ fn judge(
     let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
         return failed(class, format!("an answer of status {status} that is not JSON"));
     };
-    let errors: Vec<Trouble> = errors.and_then(|mut errors| from_slice(errors.value().ok()?).ok()).unwrap_or_default();
-    if let Some(trouble) = errors.into_iter().next() {
-        return failed(self::class(status, trouble.code), trouble.msg);
+    if let Some(mut errors) = errors {
+        match errors.value().map(from_slice::<Value>) {
+            Ok(Ok(Value::Null)) => {}
+            Ok(Ok(Value::Array(errors))) => {
+                if let Some(first) = errors.first() {
+                    let message =
+                        first["msg"].as_str().map_or_else(|| excerpt(first.to_string().as_bytes()), str::to_owned);
+                    return failed(self::class(status, first["code"].as_i64().unwrap_or(0)), message);
+                }
+            }
+            _ => return failed(class, format!("an answer with errors that cannot be read: {}", excerpt(body))),
+        }
     }
     if status >= 400 {
         return failed(class, format!("an answer of status {status}"));
