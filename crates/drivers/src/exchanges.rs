@@ -1,13 +1,12 @@
-//! Operations with several exchanges: their combined outcome, including requests that use an earlier answer.
-
-use std::time::Instant;
+//! Operations with several exchanges: their combined outcome, including requests that use an earlier answer. The time
+//! between exchanges, which the client spends, is not service time.
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
-/// Executes a read_modify_write: if `read` succeeded, `write` sends the write. The reply has both as parts, and counts
-/// the written document.
+/// Executes a read_modify_write: if `read` succeeded, `write` sends the write. The reply has both as parts, counts the
+/// written document, and has the sum of their service times.
 pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) -> Reply {
     let mut parts = vec![read.part(0)];
     if read.outcome.is_err() {
@@ -15,13 +14,7 @@ pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) 
     }
     let written = write().await;
     parts.push(written.part(1));
-    Reply {
-        sent: read.sent,
-        bytes_sent: read.bytes_sent + written.bytes_sent,
-        bytes_received: read.bytes_received + written.bytes_received,
-        parts,
-        ..written
-    }
+    Reply { parts, ..Exchanged::of(&read).followed_by(written) }
 }
 
 /// Appends `line` on a new line of `text`, the request or the answer to display.
@@ -40,8 +33,8 @@ pub struct PartStart(usize);
 #[derive(Default)]
 pub struct Exchanges {
     whole: Option<Reply>,
-    /// Send and completion time of each exchange.
-    times: Vec<(Instant, Instant)>,
+    /// Times and bytes of each exchange.
+    times: Vec<Exchanged>,
     parts: Vec<ReplyPart>,
     /// Error class of the last exchange; `None` if it succeeded.
     last: Option<ErrorClass>,
@@ -64,14 +57,14 @@ impl Exchanges {
     pub fn end(&mut self, name: usize, begun: PartStart, failed: Option<ErrorClass>) {
         let times = &self.times[begun.0..];
         let never = Exchanged::never();
-        let sent = times.first().map_or(never.sent, |(sent, _)| *sent);
-        let done = times.last().map_or(never.done, |(_, done)| *done);
+        let sent = times.first().map_or(never.sent, |first| first.sent);
+        let done = times.last().map_or(never.done, |last| last.done);
         self.parts.push(ReplyPart { name, sent, done, documents: 0, failed });
     }
 
-    /// Returns the send time of the first exchange; `None` if there was none.
-    pub fn sent(&self) -> Option<Instant> {
-        self.times.first().map(|(sent, _)| *sent)
+    /// Returns the sum of all exchanges and of `before`, earlier ones of the same operation; `None` if there was none.
+    pub fn sum(&self, before: Option<Exchanged>) -> Option<Exchanged> {
+        before.into_iter().chain(self.times.iter().copied()).reduce(|before, later| before.then(&later))
     }
 
     /// Adds an exchange that could not start, and returns `failure`.
@@ -82,18 +75,15 @@ impl Exchanges {
 
     /// Adds an exchange to the combined outcome without a part; returns whether it succeeded.
     pub fn join(&mut self, reply: Reply) -> bool {
-        self.times.push((reply.sent, reply.done));
+        self.times.push(Exchanged::of(&reply));
         self.last = reply.outcome.as_ref().err().map(|failure| failure.class);
         self.whole = Some(match self.whole.take() {
             None => reply,
-            Some(before) => Reply {
-                sent: before.sent,
-                bytes_sent: before.bytes_sent + reply.bytes_sent,
-                bytes_received: before.bytes_received + reply.bytes_received,
-                documents: before.documents + reply.documents,
-                outcome: before.outcome.and(reply.outcome),
-                ..reply
-            },
+            Some(before) => {
+                let both = Exchanged::of(&before).followed_by(reply);
+                let documents = before.documents + both.documents;
+                Reply { documents, outcome: before.outcome.and(both.outcome), ..both }
+            }
         });
         self.last.is_none()
     }
@@ -113,8 +103,7 @@ impl Exchanges {
         self.parts.iter().filter(|part| part.name == name).count() as u64
     }
 
-    /// Combines all exchanges into one reply: the first failure, the sums of bytes and documents, and the time from the
-    /// first send to the last completion.
+    /// Combines all exchanges into one reply: the first failure, and the sums of service times, bytes and documents.
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }
@@ -123,7 +112,7 @@ impl Exchanges {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -135,7 +124,8 @@ mod tests {
             Reply { bytes_sent: 1, bytes_received: 2, documents: 1, ..Reply::new(sent, done, outcome) }
         };
         let whole = read_modify_write(reply(0, Ok(())), async || Reply { node: 3, ..reply(7, Ok(())) }).await;
-        assert_eq!((whole.sent, whole.done), (start, start + Duration::from_millis(12)));
+        assert_eq!(whole.done, start + Duration::from_millis(12));
+        assert_eq!(whole.done - whole.sent, Duration::from_millis(10), "without the time between the two");
         assert_eq!((whole.bytes_sent, whole.bytes_received, whole.documents, whole.node), (2, 4, 1, 3));
         let parts: Vec<_> = whole.parts.iter().map(|part| (part.name, part.documents, part.failed)).collect();
         assert_eq!(parts, [(0, 1, None), (1, 1, None)]);
@@ -143,5 +133,29 @@ mod tests {
         let whole = read_modify_write(reply(0, missing), async || unreachable!("nothing was read")).await;
         assert_eq!(whole.parts.len(), 1);
         assert!(whole.outcome.is_err());
+    }
+
+    #[test]
+    fn the_service_time_of_several_exchanges_is_their_sum() {
+        let start = Instant::now();
+        let reply = |from: u64, to: u64| {
+            let [sent, done] = [from, to].map(|millis| start + Duration::from_millis(millis));
+            Reply { bytes_sent: 1, bytes_received: 2, documents: 1, ..Reply::new(sent, done, Ok(())) }
+        };
+        let mut exchanges = Exchanges::default();
+        assert!(exchanges.sum(None).is_none());
+        exchanges.add(0, reply(0, 3));
+        let begun = exchanges.begin();
+        exchanges.join(reply(50, 54));
+        exchanges.join(reply(60, 61));
+        exchanges.end(1, begun, None);
+        let sum = exchanges.sum(Some(Exchanged::of(&reply(0, 0)))).unwrap();
+        let whole = exchanges.finish();
+        for (sent, done) in [(whole.sent, whole.done), (sum.sent, sum.done)] {
+            assert_eq!((done - sent, done), (Duration::from_millis(3 + 4 + 1), start + Duration::from_millis(61)));
+        }
+        assert_eq!((whole.bytes_sent, whole.bytes_received, whole.documents), (3, 6, 3));
+        let of = |part: &ReplyPart| (part.done - part.sent).as_millis();
+        assert_eq!(whole.parts.iter().map(of).collect::<Vec<_>>(), [3, 11], "a part spans its exchanges");
     }
 }

@@ -246,7 +246,8 @@ pub trait Nodes {
 /// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Right before the first byte was written.
+    /// Right before the first byte was written. Of several exchanges in turn, later by the time between them, so that
+    /// `done - sent` is their sum.
     pub sent: Instant,
     /// Right after the last byte of the answer was read, or the request was given up.
     pub done: Instant,
@@ -324,8 +325,7 @@ pub struct Recall {
     pub retrieved: u64,
 }
 
-/// One of several exchanges of an operation, such as a page of a scan or the read of a read-modify-write. The
-/// operation's `sent` is taken from its first part, its `done` from its last.
+/// One of several exchanges of an operation, such as a page of a scan or the read of a read-modify-write.
 ///
 /// A part has a service time (`done - sent`), which is also its response time, because parts are not
 /// scheduled. It is recorded in the same second as its operation.

@@ -36,13 +36,13 @@ pub async fn ingest(
         return Ok(execute(execution, &ready, tally, shown).await);
     };
     let dealt = buckets.deal(form, batch, only, &mut tally).await;
-    let mut sent = None;
+    let mut creation = None;
     for (begin, bucket) in &dealt.days {
         let day = of.day(&bucket.name);
         let make = async || {
             let mut days = Days::new(execution, of, buckets);
             let made = days.make(&day).await;
-            sent = sent.or(days.exchanges().sent());
+            creation = days.exchanges().sum(creation);
             made
         };
         let table = match buckets.make(*begin, make).await {
@@ -63,8 +63,11 @@ pub async fn ingest(
         }
     }
     let reply = execute(execution, &ready, tally, shown).await;
-    // Use the first statement's send time, even if it creates a table.
-    Ok(Reply { sent: sent.unwrap_or(reply.sent), ..reply })
+    // Creating tables is part of the service time.
+    Ok(match creation {
+        Some(creation) => creation.followed_by(reply),
+        None => reply,
+    })
 }
 
 /// Returns the prepared insert for an event and the values to execute it with: the document id and the line.

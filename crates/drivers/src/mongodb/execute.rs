@@ -184,8 +184,7 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     match whole {
         None => *whole = Some(asked.exchange()),
         Some(whole) => {
-            let &mut Reply { sent, done, bytes_sent, bytes_received, .. } = whole;
-            let both = Exchanged { sent, done, bytes_sent, bytes_received }.then(&asked.exchanged);
+            let both = Exchanged::of(whole).then(&asked.exchanged);
             (whole.sent, whole.done) = (both.sent, both.done);
             (whole.bytes_sent, whole.bytes_received) = (both.bytes_sent, both.bytes_received);
         }

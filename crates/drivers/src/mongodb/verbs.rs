@@ -98,13 +98,13 @@ impl Execution<'_> {
             return self.write_events(connection, (form, batch), vec![(form.collection.clone(), events)], tally).await;
         };
         let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
-        let mut sent = None;
+        let mut creation = None;
         let mut lists = Vec::new();
         for (begin, bucket) in dealt.days.iter().rev() {
             let make = async || {
                 let mut days = Days::new(self, connection, buckets);
                 let made = days.make(*begin).await;
-                sent = sent.or(days.exchanges().sent());
+                creation = days.exchanges().sum(creation);
                 made
             };
             match buckets.make(*begin, make).await {
@@ -114,8 +114,11 @@ impl Execution<'_> {
             }
         }
         let reply = self.write_events(connection, (form, batch), lists, tally).await;
-        // Use the first command's send time, even if it creates a collection.
-        Reply { sent: sent.unwrap_or(reply.sent), ..reply }
+        // Creating collections is part of the service time.
+        match creation {
+            Some(creation) => creation.followed_by(reply),
+            None => reply,
+        }
     }
 
     /// Sends each list of events to the collection that it names. Counts failed events in `tally`, and returns the

@@ -91,6 +91,19 @@ impl Exchanged {
         }
     }
 
+    /// Returns the times and bytes of a reply.
+    pub fn of(reply: &Reply) -> Self {
+        let &Reply { sent, done, bytes_sent, bytes_received, .. } = reply;
+        Self { sent, done, bytes_sent, bytes_received }
+    }
+
+    /// Returns `later`, the reply to a later exchange of the same operation, with the times and bytes of both; see
+    /// [`Self::then`].
+    pub fn followed_by(self, later: Reply) -> Reply {
+        let Self { sent, done, bytes_sent, bytes_received } = self.then(&Self::of(&later));
+        Reply { sent, done, bytes_sent, bytes_received, ..later }
+    }
+
     /// Combines this exchange with an earlier one of the same request, if any; see [`Self::then`].
     pub fn after(self, before: Option<Self>) -> Self {
         before.map_or(self, |before| before.then(&self))

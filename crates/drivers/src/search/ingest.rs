@@ -95,14 +95,12 @@ impl Search {
             return Reply { lost: true, refused: vec![0], ..whole };
         }
         let all: Vec<u32> = only.map_or_else(|| (0..carried as u32).collect(), <[u32]>::to_vec);
-        let (sent, mut tally) = (whole.sent, Tally::default());
-        let (mut last, mut bytes_sent, mut bytes_received) = (whole, 0, 0);
+        let (mut tally, mut sum, mut last) = (Tally::default(), Exchanged::of(&whole), whole);
         // Halves still to send, by their positions in `all`; the last one is next.
         let mut halves = vec![carried / 2..carried, 0..carried / 2];
         while let Some(half) = halves.pop() {
-            bytes_sent += last.bytes_sent;
-            bytes_received += last.bytes_received;
             last = self.send_once(connection, form, context, batch, Some(&all[half.clone()])).await;
+            sum = sum.then(&Exchanged::of(&last));
             if is_unreadable(connection, &last) && half.len() > 1 {
                 let middle = half.start + half.len() / 2;
                 halves.extend([middle..half.end, half.start..middle]);
@@ -111,13 +109,7 @@ impl Search {
             let places: Vec<u32> = (half.start as u32..half.end as u32).collect();
             tally.include(&last, &places);
         }
-        Reply {
-            bytes_sent: bytes_sent + last.bytes_sent,
-            bytes_received: bytes_received + last.bytes_received,
-            node: last.node,
-            status: last.status,
-            ..tally.settle(sent, last.done)
-        }
+        Reply { status: last.status, ..tally.reply(Some(sum), last.node) }
     }
 
     /// Searches once for the events of a batch. Returns whether each is visible, by position; an empty list if the
