@@ -257,7 +257,7 @@ pub struct Reply {
     pub bytes_sent: u64,
     /// See `bytes_sent`.
     pub bytes_received: u64,
-    /// Documents that the store stored or returned.
+    /// Documents that the store stored or returned. Of a failed request, only those that a retry does not repeat.
     pub documents: u64,
     /// Index of the host that served the request.
     pub node: u16,

@@ -271,6 +271,10 @@ impl Search {
         if reply.outcome.is_ok() {
             reply.outcome = operation.captures.keep_from(connection.answer(), &mut memory);
         }
+        if reply.outcome.is_err() && !operation.step.judge.has_items() {
+            // The pages before one that failed count as parts only.
+            reply.documents = 0;
+        }
         connection.memory = memory;
         reply
     }
@@ -339,6 +343,9 @@ impl Search {
                 if let Some(assertion) = assertion {
                     verdict.assert(*judge, assertion, values, answer.body());
                 }
+                // A request that is retried as a whole counts its documents when it succeeds.
+                let counted = verdict.outcome.is_ok() || judge.has_items();
+                let documents = if counted { verdict.documents } else { 0 };
                 Reply {
                     rejected: verdict.rejected,
                     recall: verdict.recall,
@@ -346,7 +353,7 @@ impl Search {
                     refused: verdict.refused,
                     status: Some(answer.status()),
                     retry_after: answer.retry_after(),
-                    ..answered.reply(verdict.documents, verdict.outcome)
+                    ..answered.reply(documents, verdict.outcome)
                 }
             }
             Err(reply) => reply,

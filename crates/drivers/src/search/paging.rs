@@ -132,6 +132,9 @@ impl Paging {
                     }
                 }
             }
+            if reply.outcome.is_err() {
+                reply.documents = 0;
+            }
             hits += reply.documents;
             seen(connection, &page.request, &reply);
             good = tally.add(PAGE, reply);

@@ -96,6 +96,37 @@ fn only_the_documents_that_were_rejected_are_sent_again() {
 }
 
 #[test]
+fn a_failed_search_counts_no_documents() {
+    let search_answer = |timed_out: bool, failed: u64| {
+        let hits = json!({"hits": [{"_id": "1"}, {"_id": "2"}]});
+        answer("200 OK", &json!({"timed_out": timed_out, "_shards": {"failed": failed}, "hits": hits}).to_string())
+    };
+    let stored = json!({"_id": "1", "_shards": {"total": 2, "successful": 1, "failed": 1}}).to_string();
+    let answers = [
+        search_answer(true, 0),
+        search_answer(false, 1),
+        search_answer(false, 0),
+        search_answer(false, 0),
+        answer("201 Created", &stored),
+    ];
+    let server = Server::play(move |listener| {
+        let mut peer = listener.accept();
+        answers.iter().for_each(|answer| peer.answer(answer));
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let mut asserting = search();
+    asserting["assert"] = json!({"hits": 3});
+    let index = json!({"index": {"collection": "c", "id": 1, "document": {"a": 1}}});
+    let counted = [(search(), 0), (search(), 0), (asserting, 0), (search(), 2), (index, 0)].map(|(form, documents)| {
+        let reply = client.execute(&form, 0);
+        assert_eq!(reply.outcome.is_ok(), documents > 0, "{:?}", reply.outcome);
+        (reply.documents, documents)
+    });
+    assert!(counted.iter().all(|(counted, documents)| counted == documents), "{counted:?}");
+    server.finish();
+}
+
+#[test]
 fn a_large_answer_in_chunks_is_read_whole() {
     let hit = json!({"_id": "1", "_source": {"text": "{\"x\": [\"".repeat(50)}});
     let body = json!({"hits": {"hits": vec![hit; 10_000]}}).to_string();

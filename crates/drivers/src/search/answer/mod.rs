@@ -132,6 +132,11 @@ impl Judge {
         matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
     }
 
+    /// Whether each document of a request succeeds or fails on its own.
+    pub fn has_items(self) -> bool {
+        matches!(self, Self::Bulk | Self::Deletions | Self::TakenIn | Self::Items { .. })
+    }
+
     /// Whether judging a success requires its body.
     pub fn reads_body(self) -> bool {
         !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
