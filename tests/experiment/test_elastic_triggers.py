@@ -16,12 +16,13 @@ from loadframe.experiment.runner.triggers import (
     throughput_drop,
     trigger_of,
 )
-from loadframe.load import Progress, SourceProgress
+from loadframe.load import Progress, Requests, SourceProgress
 from loadframe.simulate import autoregressive
 
 
-def progress(seconds, throughput, errors=0, p99=0.01):
-    return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99)
+def progress(seconds, throughput, errors=0, p99=0.01, **operations):
+    of_each = {name: Requests(*counts) for name, counts in operations.items()}
+    return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99, operations=of_each)
 
 
 def metrics(rates, cpu=None, **more):
@@ -105,15 +106,28 @@ def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
     assert broken.fires(moment(metrics([100] * 3, p99=0.2))) is not None
     assert broken.fires(moment(metrics([100] * 2, p99=0.2))) is None
     assert broken.fires(moment(metrics([100] * 9, p99=0.05))) is None
-    assert broken.fires(moment(metrics([0] * 3, p99=None))) == "no answers, 0 errors/s"
+    assert broken.fires(moment(metrics([0] * 3, p99=None))) == "no answers"
 
 
 def test_failures_break_an_objective_too():
     seen = LiveMetrics()
     for second in range(1, 5):
-        seen.progress(progress(second, 100, errors=5 * second))
-    assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) is not None
+        seen.progress(progress(second, 100, read=(105 * second, 5 * second)))
+    assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) == "p99 10 ms, 4.76 % of read failed"
     assert SloBroken(Objective(errors=0.10), 3.0).fires(moment(seen)) is None
+
+
+def test_an_objective_is_broken_by_the_failures_of_one_operation_among_many_requests():
+    seen = LiveMetrics()
+    for second in range(1, 5):
+        # One of 1,000 requests fails, and so half of the writes.
+        counts = {"read": (998 * second, 0), "write": (2 * second, second)}
+        seen.progress(progress(second, 1000, errors=second, **counts))
+    assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) == "p99 10 ms, 50.00 % of write failed"
+    for second in range(5, 8):
+        # No write is due.
+        seen.progress(progress(second, 998, errors=4, read=(998 * second, 0), write=(8, 4)))
+    assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) is None
 
 
 def test_balanced_counts_from_the_end_of_the_change_before():
@@ -140,7 +154,7 @@ def test_target_tracking_asks_for_the_nodes_that_would_meet_its_target(cpu, node
 
 def test_where_documents_are_counted_throughput_is_of_documents_and_errors_are_of_requests():
     seen = LiveMetrics("documents")
-    seen.progress(Progress(1, 10, 2, 5000, 10, 5000, 0.01, 0.01))
+    seen.progress(Progress(1, 12, 2, 5000, 10, 5000, 0.01, 0.01, operations={"read": Requests(12, 2)}))
     (second,) = seen.seconds()
     assert (second.throughput, second.successes, second.errors) == (5000, 10, 2)
     assert SloBroken(Objective(errors=0.1), 1.0).fires(moment(seen)), "2 of 12 requests, and not of 5,002"

@@ -141,8 +141,8 @@ impl PyMeasures {
     }
 }
 
-/// Returns the progress as a dictionary of totals and rates, times in seconds, with a dictionary per source under
-/// `sources`.
+/// Returns the progress as a dictionary of totals and rates, times in seconds, with the numbers of due and failed
+/// requests of each operation under `operations`, and a dictionary per source under `sources`.
 fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("seconds", progress.seconds)?;
@@ -153,6 +153,11 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
     dict.set_item("documents_throughput", progress.documents_throughput)?;
     dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
     dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
+    let operations = PyDict::new(py);
+    for (name, requests) in &progress.operations {
+        operations.set_item(name, (requests.due, requests.failed))?;
+    }
+    dict.set_item("operations", operations)?;
     let sources = PyDict::new(py);
     for (name, told) in &progress.sources {
         let source = PyDict::new(py);

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from loadframe import _engine
 from loadframe.base import interrupts
@@ -167,6 +167,13 @@ class SourceProgress:
         return max(self.lines - self.dropped - self.dead_letters - self.indexed, 0)
 
 
+class Requests(NamedTuple):
+    """Numbers of requests of an operation so far."""
+
+    due: int  #: finished, or dropped because too many were in flight
+    failed: int  #: failed or dropped
+
+
 @dataclass(frozen=True)
 class Progress:
     """Totals of a phase so far, rates of its last second, times in s, None in a second without an answer."""
@@ -180,6 +187,7 @@ class Progress:
     response_p50: float | None
     response_p99: float | None
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
+    operations: Mapping[str, Requests] = field(default_factory=dict)
 
 
 #: Returns the measures of a phase: totals since it began and the values of its last second; also after its end. Each
@@ -196,7 +204,8 @@ def _progress(state: dict[str, Any]) -> Progress:
         name: SourceProgress(**{entry.name: counts.get(entry.name) for entry in fields(SourceProgress)})
         for name, counts in state.get("sources", {}).items()
     }
-    return Progress(**{**state, **times, "sources": sources})
+    operations = {name: Requests(*counts) for name, counts in state["operations"].items()}
+    return Progress(**{**state, **times, "sources": sources, "operations": operations})
 
 
 #: The engine's result of a phase: the content of `outcome.json`.

@@ -22,9 +22,9 @@ import numpy as np
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 from loadframe.analyze.rates import RateName
 from loadframe.base import special
-from loadframe.base.units import format_count, format_duration, format_limit, format_share, share_beside
+from loadframe.base.units import format_count, format_duration, format_limit, format_rare, format_share, share_beside
 from loadframe.experiment.file.elastic import Objective, Overload, Step
-from loadframe.load import Progress
+from loadframe.load import Progress, Requests
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class SecondMetrics:
     throughput: float  #: 1/s, in the unit of the objective
     errors: float  #: failed requests/s
     response_p99: float | None  #: s; None without answers
+    failing: str = ""  #: the operation with the largest share of failures; empty without a failure
+    error_share: float = 0.0  #: its share of failures
 
 
 class LiveMetrics:
@@ -67,8 +69,11 @@ class LiveMetrics:
             missed = _share(successes - progress.throughput, elapsed - 1)
             last, counted = self._counted(progress, before, missed, elapsed)
             around = [p99 for p99 in (before.response_p99, progress.response_p99) if p99 is not None]
-            self._seconds += [SecondMetrics(missed, counted, errors, min(around, default=None))] * (elapsed - 1)
-            self._seconds.append(SecondMetrics(progress.throughput, last, errors, progress.response_p99))
+            failing = _most_failing(progress, before)
+            self._seconds += [SecondMetrics(missed, counted, errors, min(around, default=None), *failing)] * (
+                elapsed - 1
+            )
+            self._seconds.append(SecondMetrics(progress.throughput, last, errors, progress.response_p99, *failing))
 
     def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
         """Return the throughput of the last second and of each missed second, in the unit of the analysis.
@@ -108,6 +113,17 @@ class LiveMetrics:
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None
+
+
+def _most_failing(progress: Progress, before: Progress) -> tuple[str, float]:
+    """Return the operation with the largest share of failures since `before`, and its share; "" and 0 without any."""
+    worst = ("", 0.0)
+    for name, now in progress.operations.items():
+        known = before.operations.get(name, Requests(0, 0))
+        share = (now.failed - known.failed) / max(now.due - known.due, 1)
+        if share > worst[1]:
+            worst = (name, share)
+    return worst
 
 
 def _share(total: float, seconds: int) -> float:
@@ -255,20 +271,22 @@ class SloBroken(Trigger):
         return f"objective broken for {format_duration(self.lasting)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return p99 and errors of the last second in words if the objective is broken throughout; None otherwise."""
+        """Return p99 and failures of the last second in words if the objective is broken throughout; None otherwise."""
         last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
-        p99 = last[-1].response_p99
+        p99, failing, share = last[-1].response_p99, last[-1].failing, last[-1].error_share
         times = "no answers" if p99 is None else f"p99 {format_duration(p99)}"
-        return f"{times}, {format_count(round(last[-1].errors))} errors/s"
+        return f"{times}, {format_rare(share)} of {failing} failed" if failing else times
 
 
 def _breaks(second: SecondMetrics, slo: Objective) -> bool:
-    """Return whether a second breaks the objective; for p99, a second without answers does."""
-    requests = second.successes + second.errors
+    """Return whether a second breaks the objective: its p99, or an operation by its failures.
+
+    For p99, a second without answers does.
+    """
     late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
-    return late or (slo.errors is not None and second.errors > slo.errors * requests)
+    return late or (slo.errors is not None and second.error_share > slo.errors)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,19 @@ pub struct Progress {
     pub documents_throughput: u64,
     /// 50th and 99th percentile of the last second's response times, nanoseconds.
     pub response: (u64, u64),
+    /// Requests of each operation so far, by name, over all streams.
+    pub operations: BTreeMap<String, Requests>,
     /// Statistics of the sources, by name.
     pub sources: BTreeMap<String, SourceStats>,
+}
+
+/// Requests of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Finished or dropped requests.
+    pub due: u64,
+    /// Failed or dropped requests.
+    pub failed: u64,
 }
 
 /// Progress shared with its readers.
@@ -114,10 +125,14 @@ impl Tally {
                 // Count each request once: skip parts and timed groups.
                 continue;
             }
-            shown.requests += cell.counts.requests;
-            shown.errors += cell.counts.requests - cell.counts.successes;
+            let Counts { requests, successes, dropped: unsent, .. } = cell.counts;
+            let of_operation = shown.operations.entry(self.slots[slot].operation.clone()).or_default();
+            of_operation.due += requests + unsent;
+            of_operation.failed += requests - successes + unsent;
+            shown.requests += requests;
+            shown.errors += requests - successes;
             shown.documents += cell.counts.documents;
-            dropped += cell.counts.dropped;
+            dropped += unsent;
             oldest = oldest.max(cell.oldest_unanswered.as_secs_f64());
             shown.throughput += cell.counts.successes;
             shown.documents_throughput += cell.counts.documents;

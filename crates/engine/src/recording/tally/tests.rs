@@ -169,6 +169,28 @@ fn slot(stream: &str) -> Slot {
     Slot { stream: stream.into(), operation: "a".into(), part: None, of_several: false }
 }
 
+#[test]
+fn progress_counts_the_requests_of_each_operation() {
+    let read = |stream: &str| Slot { operation: "read".into(), ..slot(stream) };
+    let slots = vec![slot("s"), Slot { part: Some("page"), ..slot("s") }, read("s"), read("t")];
+    let progress = Shown::default();
+    let mut tally = Tally::new(&Load::new(1, Store::Failing).plan(), slots, progress.clone());
+    for second in 0..2 {
+        let mut interval = Interval::new(second, 4);
+        // Requests, successes and dropped requests of each slot.
+        for (slot, counts) in [(10, 9, 0), (50, 0, 0), (3, 1, 0), (1, 1, 2)].into_iter().enumerate() {
+            let counted = &mut interval.cell(slot, second > 0).counts;
+            (counted.requests, counted.successes, counted.dropped) = counts;
+        }
+        tally.second(&interval);
+    }
+    let progress = shown(&progress);
+    let expected = [("a", Requests { due: 20, failed: 2 }), ("read", Requests { due: 12, failed: 8 })];
+    let expected = expected.map(|(name, requests)| (name.to_owned(), requests));
+    assert_eq!(progress.operations, BTreeMap::from(expected));
+    assert_eq!((progress.requests, progress.errors), (28, 6));
+}
+
 fn seconds(value: f64) -> Duration {
     Duration::from_secs_f64(value)
 }
