@@ -1,6 +1,9 @@
 """Collections of the search family: data streams and rolling indices with their templates, and random documents."""
 
+import math
+import random
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 from loadframe.store.base import Sample
@@ -92,30 +95,71 @@ def _templates(request: Request, addresses: Sequence[str], place: str, *, compos
 #: Documents per request.
 _PAGE = 1000
 _KEEP_OPEN = "1m"
+#: Documents of an index that are sampled together: neighbours by the sequence number that the store gives to writes.
+_RUN = 20
+#: Ranges of sequence numbers per search; the store's limit is 1,024 clauses.
+_RANGES = 500
+_NUMBER = "_seq_no"
 
 
 def sample(request: Any, addresses: Sequence[str], name: str, documents: int, indices: Mapping[str, Any]) -> Sample:
-    """Return up to `documents` random documents, with settings and mappings of the newest index.
+    """Return up to `documents` random documents in the order of writes, with settings and mappings of the newest index.
 
-    `indices` are the definitions of the indices behind the name, by index. Requests a scroll, and deletes it.
+    They are short runs of neighbours, spread evenly over the collection. `indices` are the definitions of the indices
+    behind the name, by index. Requests scrolls, and deletes them.
     """
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})
     definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
-    query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
-    body = {"size": min(documents, _PAGE), "query": query}
+    found: list[tuple[str, int, dict[str, Any]]] = []
+    ranges = _ranges(request, addresses, name, documents, len(indices))
+    for begin in range(0, len(ranges), _RANGES):
+        clauses = [{"range": {_NUMBER: {"gte": low, "lt": high}}} for low, high in ranges[begin : begin + _RANGES]]
+        found += _scrolled(request, addresses, name, {"bool": {"filter": [{"bool": {"should": clauses}}]}})
+    places = sorted(random.sample(range(len(found)), min(documents, len(found))))
+    found.sort(key=itemgetter(0, 1))
+    return Sample([found[place][2] for place in places], definition)
+
+
+def _ranges(
+    request: Any, addresses: Sequence[str], name: str, documents: int, indices: int
+) -> Sequence[tuple[int, int]]:
+    """Return ranges of sequence numbers, ends excluded, with about `documents` documents; empty without documents.
+
+    Each shard numbers its documents from 0; numbers of updated and deleted documents are missing.
+    """
+    count = int(request(addresses, "GET", f"/{name}/_count")["count"])
+    last = request(addresses, "POST", f"/{name}/_search", {"size": 1, "sort": [{_NUMBER: "desc"}]}, repeatable=True)
+    if not last["hits"]["hits"]:
+        return []
+    end = int(last["hits"]["hits"][0]["sort"][0]) + 1
+    if count <= documents:
+        return [(0, end)]
+    width = max(1, round(_RUN * indices * end / count))
+    runs = math.ceil(documents * end / (width * count))
+    stratum = end / runs
+    if width >= stratum:
+        return [(0, end)]
+    begins = [int(run * stratum + random.uniform(0, stratum - width)) for run in range(runs)]
+    return [(begin, begin + width) for begin in begins]
+
+
+def _scrolled(
+    request: Any, addresses: Sequence[str], name: str, query: Mapping[str, Any]
+) -> list[tuple[str, int, dict[str, Any]]]:
+    """Return index, sequence number and source of all hits of a query; without hits that have no source."""
+    body = {"size": _PAGE, "query": query, "sort": [_NUMBER]}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
-    sources: list[dict[str, Any]] = []
+    found: list[tuple[str, int, dict[str, Any]]] = []
     try:
-        while (hits := answer["hits"]["hits"]) and len(sources) < documents:
-            sources += [hit["_source"] for hit in hits if hit.get("_source")]
-            if len(sources) < documents:
-                scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
-                answer = request(addresses, "POST", "/_search/scroll", scroll)
+        while hits := answer["hits"]["hits"]:
+            found += [(hit["_index"], hit["sort"][0], hit["_source"]) for hit in hits if hit.get("_source")]
+            scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
+            answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
         request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
-    return Sample(sources[:documents], definition)
+    return found
 
 
 def _without_type(mappings: Mapping[str, Any]) -> Mapping[str, Any]:

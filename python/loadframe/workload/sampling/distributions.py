@@ -2,14 +2,27 @@
 
 import random
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, WORD, Parts, Pseudonyms
+from loadframe.workload.sampling.pseudonyms import (
+    LONG_NUMBER,
+    WORD,
+    Growth,
+    Parts,
+    Pseudonyms,
+    Run,
+    local,
+    rearranged,
+    shared_pairs,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000
@@ -85,8 +98,10 @@ def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
 
 
 def unit(instants: Sequence[int]) -> int:
-    """Return the granularity of instants: a day, minute, second, millisecond or microsecond, in microseconds."""
-    return next(unit for unit in (_DAY, 60_000_000, 1_000_000, 1_000, 1) if all(i % unit == 0 for i in instants))
+    """Return the granularity of instants: a day, hour, minute, second, millisecond or microsecond, in microseconds."""
+    return next(
+        unit for unit in (_DAY, _DAY // 24, 60_000_000, 1_000_000, 1_000, 1) if all(i % unit == 0 for i in instants)
+    )
 
 
 def _instant(text: str, pattern: str, known: DateFormat, fraction: str | None) -> tuple[DateFormat, int] | None:
@@ -109,8 +124,10 @@ def _year(microseconds: int) -> int:
 
 #: The most quantiles of a distribution, and the fewest sampled values behind each.
 _QUANTILES, _VALUES_PER_QUANTILE = 500, 5
-#: The most distinct numbers that are drawn by frequency rather than by quantiles.
+#: The most distinct numbers that are all drawn by frequency rather than by quantiles.
 _FEW = 100
+#: A number that occurs at least this often stays as it is.
+_SHARED = 5
 #: Attempts to draw a number that was not sampled.
 _ATTEMPTS = 20
 #: The largest number: sums and differences of such numbers are finite.
@@ -119,14 +136,16 @@ _LARGEST = 1e300
 _REDUCED = 0.9
 #: A text has this many words on average, and this share of its values occur once.
 _WORDS_OF_TEXT, _UNIQUE_TEXTS = 1.5, 0.5
+#: Words and keywords up to this length have few pseudonyms, so that these are never renewed.
+_SHORT = 2
 _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Distribution(Protocol):
     """A distribution of the values of a field."""
 
-    def draw(self, rng: random.Random) -> Any:
-        """Return a random value."""
+    def like(self, values: Sequence[Any], place: int, run: Run) -> Any:
+        """Return a random value that resembles `values[place]`; `values` are those of a run of sampled documents."""
 
 
 class Weighted(Generic[_Value]):
@@ -142,23 +161,28 @@ class Weighted(Generic[_Value]):
         """Return a random value."""
         return rng.choices(self.values, cum_weights=self._up_to)[0]
 
+    def like(self, values: Sequence[_Value], place: int, run: Run) -> _Value:
+        """Return the value at `place`, or a random one if it is out of the range of generated numbers."""
+        return values[place] if values[place] in self.counts else self.draw(run.rng)
+
 
 class OriginalValues:
     """Original values of a field that the user keeps."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        """Keep `values`, which must not be empty, for draws."""
+        """Keep `values`, which must not be empty."""
         self.values = values
 
-    def draw(self, rng: random.Random) -> Any:
-        """Return one of the values."""
-        return rng.choice(self.values)
+    def like(self, values: Sequence[Any], place: int, run: Run) -> Any:
+        """Return the value at `place`."""
+        return values[place]
 
 
 class Quantiles:
     """Numbers by their quantiles, each an average of several values, so that no extreme value is repeated.
 
-    Numbers with LONG_NUMBER or more digits never equal a sampled one, unless `exact`.
+    Numbers with LONG_NUMBER or more digits never equal a sampled one, unless `exact`. Shorter numbers that several
+    documents share stay.
     """
 
     def __init__(self, numbers: Sequence[float], *, exact: bool = False, near: bool = False) -> None:
@@ -173,40 +197,64 @@ class Quantiles:
         ends = [len(ordered) * place // count for place in range(count + 1)]
         bins = [ordered[begin:end] for begin, end in pairwise(ends)]
         self._near = near
+        self._ordered = ordered
         self._knots = [bin_[0] if bin_[0] == bin_[-1] else sum(bin_) / len(bin_) for bin_ in bins]
         self._lowest, self._highest = ordered[0], ordered[-1]
         self._long = frozenset() if exact else frozenset(n for n in ordered if digits(n) >= LONG_NUMBER)
+        self._shared = frozenset(n for n, count in Counter(ordered).items() if count >= _SHARED) - self._long
 
-    def draw(self, rng: random.Random) -> float:
-        """Return a random number, with as many decimals as the sampled ones, but none of the sampled long ones."""
-        number = self._between(rng)
+    def like(self, values: Sequence[float], place: int, run: Run) -> float:
+        """Return a number of about the same rank; one that several documents share stays, unless it is long."""
+        return self.near(values[place], run.rng)
+
+    def near(self, number: float, rng: random.Random) -> float:
+        """Return a random number of about the same rank as a sampled one, with as many decimals as the sampled ones.
+
+        It is none of the sampled long ones. A number that several documents share stays, unless it is long.
+        """
+        number = _bounded(number)
+        if number in self._shared:
+            return number
+        first, last = bisect_left(self._ordered, number), bisect_right(self._ordered, number)
+        bins = len(self._knots) / len(self._ordered)
+
+        def drawn() -> float:
+            """Return a number between the quantiles around the rank; equal numbers share their ranks."""
+            return self._between(rng.uniform(first, last) * bins + rng.uniform(-1, 1))
+
+        return self.unlike_sampled(drawn, rng)
+
+    def unlike_sampled(self, drawn: Callable[[], float], rng: random.Random) -> float:
+        """Return the first number of `drawn` that is no sampled long one; after many attempts, change the last one."""
+        number = self.rounded(drawn())
         for _ in range(_ATTEMPTS):
             if number not in self._long:
                 return number
-            number = self._between(rng)
+            number = self.rounded(drawn())
         for _ in range(0 if self._near else _ATTEMPTS):
             # The next number would reveal most digits of a number that many documents share.
-            reduced = self._rounded(number * rng.uniform(_REDUCED, 1))
+            reduced = self.rounded(number * rng.uniform(_REDUCED, 1))
             if reduced not in self._long:
                 return reduced
         step = 1 if self.is_whole else 10.0**-self._decimals
         while number in self._long:
             # Away from zero only if that stays within the sampled range.
             number = number + step if number < self._highest or number <= 0 else number - step
-            number = self._rounded(number)
+            number = self.rounded(number)
             step *= 2
         return number
 
-    def _between(self, rng: random.Random) -> float:
-        """Return a random number, interpolated between two neighbouring quantiles."""
-        place = rng.random() * len(self._knots) - 0.5
+    def _between(self, bins: float) -> float:
+        """Return the number at a place in the bins, interpolated between two neighbouring quantiles."""
+        # Places beyond an end are reflected: the ends would be drawn too often.
+        place = min(abs(bins), 2 * len(self._knots) - bins) - 0.5
         low = min(max(int(place), 0), len(self._knots) - 1)
         high = min(low + 1, len(self._knots) - 1)
         share = min(max(place - low, 0.0), 1.0)
         first, second = self._knots[low], self._knots[high]
-        return self._rounded(first if first == second else first + (second - first) * share)
+        return first if first == second else first + (second - first) * share
 
-    def _rounded(self, number: float) -> float:
+    def rounded(self, number: float) -> float:
         """Return a number rounded like the sampled ones."""
         return round(number) if self.is_whole else round(float(number), self._decimals)
 
@@ -214,79 +262,127 @@ class Quantiles:
 class Dates:
     """Dates by quantiles, in the most frequent format and granularity of the sample."""
 
-    def __init__(self, format_: DateFormat, instants: Sequence[int]) -> None:
-        """Prepare draws of dates in a format; `instants` are in microseconds since 1970."""
+    def __init__(self, format_: DateFormat, texts: Sequence[str], instants: Sequence[int]) -> None:
+        """Prepare draws of dates in a format; `instants` of the `texts` are in microseconds since 1970."""
         self.format = format_
         self._unit = unit(instants)
+        self._units = {text: instant // self._unit for text, instant in zip(texts, instants, strict=True)}
         # A day is shared by many; an instant identifies.
-        units = [instant // self._unit for instant in instants]
+        units = [self._units[text] for text in texts]
         self._quantiles = Quantiles(units, exact=format_.is_day, near=True)
 
-    def draw(self, rng: random.Random) -> str:
-        """Return the text of a random date."""
-        return self.format.write(int(self._quantiles.draw(rng)) * self._unit)
+    def like(self, values: Sequence[str], place: int, run: Run) -> str:
+        """Return the text of a date near the one at `place`."""
+        return self.format.write(int(self._quantiles.near(self._units[values[place]], run.rng)) * self._unit)
 
 
 class Identifiers:
-    """Long whole numbers that repeat, such as references: pseudonyms by frequency."""
+    """Long whole numbers that repeat, such as references, as pseudonyms."""
 
-    def __init__(self, counts: Counter[int], pseudonyms: Pseudonyms) -> None:
-        """Prepare draws of the numbers in `counts`, which must not be empty, as pseudonyms."""
-        self._weighted = Weighted(counts)
+    def __init__(self, pseudonyms: Pseudonyms) -> None:
+        """Draw the pseudonyms from `pseudonyms`."""
         self._pseudonyms = pseudonyms
 
-    def draw(self, rng: random.Random) -> int:
-        """Return the pseudonym of a random number."""
-        return self._pseudonyms.number(self._weighted.draw(rng))
+    def like(self, values: Sequence[int], place: int, run: Run) -> int:
+        """Return the pseudonym of the number at `place`."""
+        return self._pseudonyms.number(values[place])
 
 
 class Keywords:
-    """Keywords by frequency. Repeated values become stable pseudonyms, values that occur once become new values."""
+    """Keywords. Values from several places of the collection have stable pseudonyms, others one per run."""
 
-    def __init__(self, counts: Counter[str], pseudonyms: Pseudonyms) -> None:
-        """Prepare draws of the keywords in `counts`, which must not be empty.
+    def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
+        """Prepare pseudonyms of `texts`, which must not be empty; `span` texts are those of a run of documents.
 
         Repeated keywords get their pseudonyms now, because queries need them before documents are drawn.
         """
-        self._weighted = Weighted(counts)
+        counts = Counter(texts)
         self._pseudonyms = pseudonyms
         self.values = list(counts)
-        self._parts = Parts(counts)
-        # Queries need them before documents are drawn.
+        self._parts = Parts(texts, span)
+        self._growth = Growth(counts, local(enumerate(texts), span))
         for value, count in counts.items():
             if count > 1:
                 pseudonyms.of(value, self._parts)
 
-    def draw(self, rng: random.Random) -> str:
-        """Return a random pseudonym."""
-        value = self._weighted.draw(rng)
-        if self._weighted.counts[value] == 1 and len(value) > 2:
-            return self._pseudonyms.fresh(value, self._parts)
-        return self._pseudonyms.of(value, self._parts)
+    def like(self, values: Sequence[str], place: int, run: Run) -> str:
+        """Return the pseudonym of the keyword at `place`."""
+        value = values[place]
+        if value not in self._growth.local:
+            return self._pseudonyms.of(value, self._parts)
+        if (key := (self, value)) not in run.pseudonyms:
+            is_new = len(value) > _SHORT and self._growth.is_new(value, run)
+            renewed = self._pseudonyms.unused(value, self._parts, run.words) if is_new else None
+            run.pseudonyms[key] = self._pseudonyms.of(value, self._parts) if renewed is None else renewed
+        return run.pseudonyms[key]
 
 
 class Text:
-    """Text by its number of words, the frequency of words, and separators. All words are generated."""
+    """Text by its number of words, common phrases, the frequency of words, and separators. All words are generated.
 
-    def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms) -> None:
-        """Count words, words per text, and separators of `texts`, which must not be empty."""
+    Two words stay neighbours if several sampled texts share the pair. Other words change places within a run of
+    documents with words that are as frequent there.
+    """
+
+    def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
+        """Count words and pairs of `texts`, which must not be empty; `span` texts are those of a run of documents."""
         self._pseudonyms = pseudonyms
         words = [WORD.findall(text) for text in texts]
-        self._lengths = Weighted(Counter(map(len, words)))
-        # Without words, the text is punctuation only.
-        self._words = Weighted(Counter(word for text in words for word in text) or Counter({"": 1}))
+        counts = Counter(word for text in words for word in text)
+        placed = ((number, word) for number, text in enumerate(words) for word in text)
+        self._growth = Growth(counts, local(placed, span))
+        self._pairs = shared_pairs(words)
         between = (separator for text in texts for separator in _BETWEEN.findall(text) if len(separator) <= 4)
         self._separators = Weighted(Counter(separator.replace("@", "-") for separator in between) or Counter({" ": 1}))
 
-    def draw(self, rng: random.Random) -> str:
-        """Return a random text."""
+    def like(self, values: Sequence[str], place: int, run: Run) -> str:
+        """Return a text with as many words as the one at `place`."""
+        words: list[list[str]] = run.once(
+            (self, id(values)), lambda: rearranged([*map(WORD.findall, values)], self._pairs, run.rng)
+        )
         parts: list[str] = []
-        for _ in range(self._lengths.draw(rng)):
-            word = self._words.draw(rng)
-            # A new word for each that occurs once lets the vocabulary grow as in the original.
-            once = self._words.counts[word] == 1 and len(word) > 2
-            parts += [self._pseudonyms.fresh(word) if once else self._pseudonyms.word(word), self._separators.draw(rng)]
+        for word in words[place]:
+            parts += [self._word(word, run), self._separators.draw(run.rng)]
         return "".join(parts[:-1])
+
+    def _word(self, word: str, run: Run) -> str:
+        """Return the pseudonym of a word. A local one gets a new one in some runs, so that the vocabulary grows."""
+        if word not in self._growth.local or len(word) <= _SHORT:
+            return self._pseudonyms.word(word)
+        if word not in run.words:
+            is_new = self._growth.is_new(word, run)
+            run.words[word] = self._pseudonyms.fresh(word) if is_new else self._pseudonyms.word(word)
+        return run.words[word]
+
+
+class Pairs:
+    """Pairs of numbers, such as coordinates: each in the rectangle around a few sampled pairs that are close."""
+
+    def __init__(self, pairs: Sequence[tuple[float, float]]) -> None:
+        """Divide `pairs`, which must not be empty, into rectangles."""
+        bounded = [(_bounded(first), _bounded(second)) for first, second in pairs]
+        self._parts = [Quantiles([pair[part] for pair in bounded]) for part in range(2)]
+        self._rectangles: dict[tuple[float, float], list[tuple[float, float]]] = {}
+        self._divide(sorted(bounded), 0)
+
+    def _divide(self, pairs: list[tuple[float, float]], part: int) -> None:
+        """Divide pairs by the median of the first and second numbers in turn, down to few pairs."""
+        if len(pairs) >= 2 * _VALUES_PER_QUANTILE and pairs[0] != pairs[-1]:
+            pairs.sort(key=itemgetter(part))
+            self._divide(pairs[: len(pairs) // 2], 1 - part)
+            self._divide(pairs[len(pairs) // 2 :], 1 - part)
+            return
+        ends = [(min(numbers), max(numbers)) for numbers in zip(*pairs, strict=True)]
+        self._rectangles.update(dict.fromkeys(pairs, ends))
+
+    def near(self, pair: tuple[float, float], rng: random.Random) -> tuple[float, float]:
+        """Return a random pair in the rectangle of a sampled one; long numbers of it were not sampled."""
+        ends = self._rectangles[_bounded(pair[0]), _bounded(pair[1])]
+        first, second = (
+            part.unlike_sampled(partial(rng.uniform, low, high), rng)
+            for part, (low, high) in zip(self._parts, ends, strict=True)
+        )
+        return first, second
 
 
 class Points:
@@ -294,31 +390,39 @@ class Points:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """`texts` must not be empty; each must be a pair of decimal numbers with a comma between them."""
-        pairs = [text.split(",") for text in texts]
-        self._parts = [Quantiles([float(pair[place]) for pair in pairs]) for place in range(2)]
+        self._pairs = Pairs([_point(text) for text in texts])
 
-    def draw(self, rng: random.Random) -> str:
-        """Return the text of a random point."""
-        return ",".join(str(part.draw(rng)) for part in self._parts)
+    def like(self, values: Sequence[str], place: int, run: Run) -> str:
+        """Return the text of a point near the one at `place`."""
+        return ",".join(map(str, self._pairs.near(_point(values[place]), run.rng)))
+
+
+def _point(text: str) -> tuple[float, float]:
+    """Return the numbers of a text `latitude,longitude`."""
+    latitude, _, longitude = text.partition(",")
+    return float(latitude), float(longitude)
 
 
 _BETWEEN = re.compile(r"(?<=\w)\W+(?=\w)")
 _POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
 
 
-def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms) -> Distribution:
-    """Return the distribution that fits texts: dates, points, text or keywords."""
+def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distribution:
+    """Return the distribution that fits texts: dates, points, text or keywords.
+
+    `span` texts are those of a run of documents.
+    """
     parsed = read_all(texts)
     if parsed is not None:
-        return Dates(*parsed)
+        return Dates(parsed[0], texts, parsed[1])
     if all(_POINT.fullmatch(text) for text in texts):
         return Points(texts)
     counts = Counter(texts)
     words = sum(len(WORD.findall(text)) for text in texts if " " in text) / len(texts)
     once = sum(1 for count in counts.values() if count == 1)
     if words >= _WORDS_OF_TEXT and once >= _UNIQUE_TEXTS * len(texts):
-        return Text(texts, pseudonyms)
-    return Keywords(counts, pseudonyms)
+        return Text(texts, pseudonyms, span)
+    return Keywords(texts, pseudonyms, span)
 
 
 def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution:
@@ -329,7 +433,7 @@ def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution
         return Weighted(counts)
     whole = Counter(number for number in numbers if isinstance(number, int) and digits(number) >= LONG_NUMBER)
     if whole.total() == len(numbers) and len(whole) <= len(numbers) / 2:
-        return Identifiers(whole, pseudonyms)
+        return Identifiers(pseudonyms)
     return Quantiles(numbers)
 
 

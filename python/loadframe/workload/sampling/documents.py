@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +22,8 @@ _CSV = {".csv": ",", ".tsv": "\t"}
 _REMEDY = "name an NDJSON file (one JSON object a line), a CSV file with a header, or a Parquet file"
 #: The longest line, in characters, and whole number, in digits.
 _LONGEST_LINE, _LONGEST_NUMBER = 64 * 2**20, 1000
+#: Neighbours that are sampled together.
+_RUN = 20
 _Item = TypeVar("_Item")
 
 
@@ -76,14 +80,17 @@ def plain(value: Any) -> Any:
 
 
 def _reservoir_sample(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
-    """Return up to `most` random items, in their order (reservoir sampling)."""
-    kept: list[tuple[int, _Item]] = []
-    for place, item in enumerate(items):
-        if place < most:
-            kept.append((place, item))
-        elif (slot := rng.randint(0, place)) < most:
-            kept[slot] = (place, item)
-    return [item for _, item in sorted(kept, key=lambda entry: entry[0])]
+    """Return up to `most` random items, in their order, in short runs of neighbours (reservoir sampling of runs)."""
+    length = max(1, min(_RUN, most // _RUN))
+    size = math.ceil(most / length)
+    kept: list[tuple[int, list[_Item]]] = []
+    stream = iter(items)
+    for place, run in enumerate(iter(lambda: list(islice(stream, length)), [])):
+        if place < size:
+            kept.append((place, run))
+        elif (slot := rng.randint(0, place)) < size:
+            kept[slot] = (place, run)
+    return [item for _, run in sorted(kept, key=itemgetter(0)) for item in run][:most]
 
 
 def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:

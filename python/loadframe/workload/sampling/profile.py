@@ -9,18 +9,23 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.sampling import distributions
-from loadframe.workload.sampling.distributions import Distribution, OriginalValues, Weighted
-from loadframe.workload.sampling.pseudonyms import Pseudonyms, looks_like_identifier
+from loadframe.workload.sampling.distributions import Distribution, OriginalValues, Pairs, Weighted
+from loadframe.workload.sampling.pseudonyms import Pseudonyms, Run, looks_like_identifier, rearranged, shared_pairs
 from loadframe.yamlfile import did_you_mean
 
 #: An object with more distinct keys than this, each in a small share of its values, is a map from keys to values.
 _MANY_KEYS, _RARE_KEY = 50, 0.1
 #: Arrays of equal length up to this have a distribution for each position, such as coordinates.
 _POSITIONS = 8
+#: Documents of a run: neighbours in the collection, which resemble each other.
+_RUN = 20
+#: Generated runs that follow the same run of the sample are this many runs apart, on average.
+_APART = 20
 #: Attempts to draw an unused id.
 _ATTEMPTS = 50
 #: The most words of a kept text that is a keyword.
@@ -40,8 +45,9 @@ class Field:
         groups: dict[str, list[Any]] = {}
         for value in values:
             groups.setdefault(_kind(value), []).append(value)
-        self._weights = Weighted(Counter({kind: len(group) for kind, group in groups.items()}))
-        self.kinds: dict[str, Distribution | Object | Array | None] = {
+        # Results are remembered by the id of a list, so that all lists must live as long as the run.
+        self._runs = [values[begin : begin + _RUN] for begin in range(0, len(values), _RUN)]
+        self.kinds: dict[str, Distribution | Object | Array | _Coordinates | None] = {
             kind: _distribution(kind, group, path, around) for kind, group in groups.items()
         }
 
@@ -51,10 +57,30 @@ class Field:
         kept = (kind for kind in self.kinds.values() if isinstance(kind, OriginalValues))
         return any(len(str(value).split()) > _WORDS_OF_KEYWORD for kind in kept for value in kind.values)
 
-    def draw(self, rng: random.Random) -> Any:
+    def like(self, values: Sequence[Any], place: int, run: Run) -> Any:
+        """Return a random value that resembles `values[place]`; `values` are those of a run of sampled documents."""
+        kind = _kind(values[place])
+        distribution = self.kinds[kind]
+        if distribution is None:
+            return None
+        groups = run.once(("kinds", id(self), id(values)), lambda: _by_kind(values))
+        group, places = groups[kind]
+        return distribution.like(group, places[place], run)
+
+    def draw(self, run: Run) -> Any:
         """Return a random value."""
-        kind = self.kinds[self._weights.draw(rng)]
-        return None if kind is None else kind.draw(rng)
+        values = run.rng.choice(self._runs)
+        return self.like(values, run.rng.randrange(len(values)), run)
+
+
+def _by_kind(values: Sequence[Any]) -> dict[str, tuple[list[Any], dict[int, int]]]:
+    """Return by kind the values, and their places among these by their places among all."""
+    groups: dict[str, tuple[list[Any], dict[int, int]]] = {}
+    for place, value in enumerate(values):
+        group, places = groups.setdefault(_kind(value), ([], {}))
+        places[place] = len(group)
+        group.append(value)
+    return groups
 
 
 class Object:
@@ -70,12 +96,10 @@ class Object:
             if looks_like_identifier(key) or (many and count < _RARE_KEY * len(values))
         }
         self.fields: dict[str, Field] = {}
-        self._presence: dict[str, float] = {}
-        for key, count in present.items():
+        for key in present:
             if key not in entries:
                 inner = [value[key] for value in values if key in value]
                 self.fields[key] = Field(inner, f"{path}.{key}" if path else key, around)
-                self._presence[key] = count / len(values)
         self._pseudonyms = around.pseudonyms
         self.entry: Field | None = None
         if entries:
@@ -84,17 +108,27 @@ class Object:
             self._keys = Weighted(Counter({key: present[key] for key in entries}))
             self._counts = Weighted(Counter(sum(key in entries for key in value) for value in values))
 
-    def draw(self, rng: random.Random) -> dict[str, Any]:
-        """Return a random object: each field with its sampled frequency, and random entries if the names are data."""
-        drawn = {
-            key: field.draw(rng)
-            for key, field in self.fields.items()
-            if self._presence[key] >= 1 or rng.random() < self._presence[key]
-        }
+    def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
+        """Return an object with fields as of objects of the run, and random entries if the names are data.
+
+        Each field follows another object, so that no object has the combined values of a sampled one.
+        """
+        drawn = {}
+        for key, field in self.fields.items():
+            inner, places = run.once(("field", id(field), id(values)), partial(_held, values, key))
+            found = places.get(run.other(id(field), place, len(values)))
+            if found is not None:
+                drawn[key] = field.like(inner, found, run)
         if self.entry is not None:
-            for _ in range(self._counts.draw(rng)):
-                drawn[self._pseudonyms.of(self._keys.draw(rng))] = self.entry.draw(rng)
+            for _ in range(self._counts.draw(run.rng)):
+                drawn[self._pseudonyms.of(self._keys.draw(run.rng))] = self.entry.draw(run)
         return drawn
+
+
+def _held(values: Sequence[Mapping[str, Any]], key: str) -> tuple[list[Any], dict[int, int]]:
+    """Return the values under a key, and their places by the places of their objects."""
+    having = [place for place, value in enumerate(values) if key in value]
+    return [values[place][key] for place in having], {place: number for number, place in enumerate(having)}
 
 
 class Array:
@@ -102,24 +136,77 @@ class Array:
 
     def __init__(self, values: Sequence[Sequence[Any]], path: str, around: "_Profiling") -> None:
         """Profile the lengths and the elements of arrays; `values` must not be empty."""
-        lengths = Counter(map(len, values))
-        self._lengths = Weighted(lengths)
+        lengths = set(map(len, values))
         fixed = next(iter(lengths)) if len(lengths) == 1 else 0
         by_position = 2 <= fixed <= _POSITIONS and all(
             isinstance(element, int | float) for value in values for element in value
         )
+        self._pairs: Pairs | None = None
+        self._common: frozenset[tuple[str, str]] = frozenset()
         if by_position:
             self.elements = [Field([value[place] for value in values], path, around) for place in range(fixed)]
+            kept = any(isinstance(kind, OriginalValues) for field in self.elements for kind in field.kinds.values())
+            if fixed == len(_COORDINATES) and not kept and all(map(_are_coordinates, values)):
+                self._pairs = Pairs([(value[0], value[1]) for value in values])
         else:
             elements = [element for value in values for element in value]
             self.elements = [Field(elements, path, around)] if elements else []
+            self._common = shared_pairs([value for value in values if _are_texts(value)])
 
-    def draw(self, rng: random.Random) -> list[Any]:
-        """Return an array of a profiled length; its elements are drawn from those of their position or of all."""
-        length = self._lengths.draw(rng)
+    def like(self, values: Sequence[Sequence[Any]], place: int, run: Run) -> list[Any]:
+        """Return an array as long as the one at `place`, with elements as of the arrays of the run.
+
+        Neighbouring texts that several sampled arrays share stay neighbours.
+        """
+        if self._pairs is not None:
+            return list(self._pairs.near((values[place][0], values[place][1]), run.rng))
         if len(self.elements) > 1:
-            return [element.draw(rng) for element in self.elements]
-        return [self.elements[0].draw(rng) for _ in range(length)]
+            columns = run.once(("columns", id(self), id(values)), lambda: [*map(list, zip(*values, strict=True))])
+            return [
+                field.like(column, run.other(id(field), place, len(values)), run)
+                for field, column in zip(self.elements, columns, strict=True)
+            ]
+        if not values[place]:
+            return []
+        (field,) = self.elements
+        if _are_texts(values[place]):
+            texts: list[list[str]] = run.once(
+                ("array", id(self), id(values)),
+                lambda: rearranged([value if _are_texts(value) else [] for value in values], self._common, run.rng),
+            )
+            return [field.like(texts[place], number, run) for number in range(len(texts[place]))]
+        pool = run.once(("pool", id(self), id(values)), lambda: [element for value in values for element in value])
+        return [field.like(pool, run.rng.randrange(len(pool)), run) for _ in values[place]]
+
+
+#: Names of the coordinates of a point.
+_COORDINATES = ("lat", "lon")
+
+
+class _Coordinates(Object):
+    """Geographic points as objects with `lat` and `lon`."""
+
+    def __init__(self, values: Sequence[Mapping[str, Any]], path: str, around: "_Profiling") -> None:
+        """Profile points; `values` must not be empty, and each must have two numbers."""
+        super().__init__(values, path, around)
+        self._pairs = Pairs([(value["lat"], value["lon"]) for value in values])
+
+    def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
+        """Return a point near the one at `place`."""
+        near = self._pairs.near((values[place]["lat"], values[place]["lon"]), run.rng)
+        return dict(zip(_COORDINATES, near, strict=True))
+
+
+def _are_coordinates(values: Sequence[Any]) -> bool:
+    """Whether values are decimal numbers, not the whole ones of a count or a number."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values) and any(
+        isinstance(value, float) for value in values
+    )
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts."""
+    return all(isinstance(value, str) for value in values)
 
 
 @dataclass
@@ -132,13 +219,21 @@ class _Profiling:
     paths: dict[str, None]
     #: The paths of fields with kept values.
     kept: set[str]
+    #: The number of sampled documents.
+    documents: int
+
+    def span(self, values: Sequence[Any]) -> int:
+        """Return the number of a field's values in a run of documents."""
+        return max(1, _RUN * len(values) // self.documents)
 
 
 class Profile:
     """The profile of sampled documents."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]], *, keep: Sequence[str] = (), seed: int = 1) -> None:
-        """Profile documents. `keep`: paths of fields, such as `a.b`, with unchanged values.
+        """Profile documents, in the order of the collection if it is known.
+
+        `keep`: paths of fields, such as `a.b`, with unchanged values.
 
         BadInput for a kept field that no document has, or that holds only objects.
         """
@@ -148,7 +243,8 @@ class Profile:
         self.kept = frozenset(keep)
         for document in documents:
             self.pseudonyms.avoid(_texts(document))
-        around = _Profiling(self.pseudonyms, self.kept, {}, set())
+        self._documents = documents
+        around = _Profiling(self.pseudonyms, self.kept, {}, set(), len(documents))
         self.root = Object(documents, "", around)
         self.paths = tuple(around.paths)
         self._unique = {name for name in self.root.fields if _identify([document.get(name) for document in documents])}
@@ -161,12 +257,22 @@ class Profile:
                 raise BadInput(f"--keep {field}: the field holds no texts, numbers or booleans", remedy=remedy)
 
     def documents(self, count: int, unique: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        """Yield `count` random documents. Values of the top-level fields `unique` do not repeat."""
+        """Yield `count` random documents. Values of the top-level fields `unique` do not repeat.
+
+        They come in runs, each of which resembles a run of sampled documents, in about the order of the sample.
+        """
         rng = random.Random(f"documents:{self._seed}")
         distinct = {name: _DistinctValues(self.root.fields[name]) for name in unique}
+        sampled = [self._documents[begin : begin + _RUN] for begin in range(0, self.sampled, _RUN)]
+        runs = math.ceil(count / _RUN)
+        # Generated runs that follow the same run would be compressed together.
+        order = sorted(range(runs), key=lambda number: number * len(sampled) / runs + rng.uniform(0, _APART))
         for number in range(count):
-            document = self.root.draw(rng)
-            document.update((name, values.draw(number, rng)) for name, values in distinct.items())
+            if number % _RUN == 0:
+                values = sampled[order[number // _RUN] * len(sampled) // runs]
+                run = Run(rng, count / self.sampled)
+            document = self.root.like(values, number % _RUN % len(values), run)
+            document.update((name, held.unused(document.get(name), number, run)) for name, held in distinct.items())
             yield document
 
     def is_unique(self, name: str) -> bool:
@@ -190,16 +296,15 @@ class _DistinctValues:
         self._used: set[Any] = set()
         self._largest: float = -math.inf  #: number among the used values
 
-    def draw(self, number: int, rng: random.Random) -> Any:
-        """Return a drawn value that is unused; after many attempts, the next whole number or a numbered text.
+    def unused(self, value: Any, number: int, run: Run) -> Any:
+        """Return `value` if it is unused, else a drawn value; after many attempts, the next whole or a numbered text.
 
         A numbered text is a drawn one with `number`, or the first number after it that makes it unused.
         """
-        value: Any = None
         for _ in range(_ATTEMPTS):
-            value = self._field.draw(rng)
-            if value not in self._used:
+            if value is not None and value not in self._used:
                 break
+            value = self._field.draw(Run(run.rng, run.scale))
         else:
             if isinstance(value, int):
                 value = int(self._largest) + 1
@@ -213,20 +318,28 @@ class _DistinctValues:
 
 def _distribution(
     kind: str, values: list[Any], path: str, around: _Profiling
-) -> "Distribution | Object | Array | None":
+) -> "Distribution | Object | Array | _Coordinates | None":
     """Return the distribution of values of one kind, or None for null; adds a kept field to `around`."""
-    makers: dict[str, Callable[[], Distribution | Object | Array | None]] = {
+    makers: dict[str, Callable[[], Distribution | Object | Array | _Coordinates | None]] = {
         _NULL: lambda: None,
         _ARRAY: lambda: Array(values, path, around),
-        _OBJECT: lambda: Object(values, path, around),
+        _OBJECT: lambda: (_Coordinates if _are_points(values, path, around) else Object)(values, path, around),
         "boolean": lambda: Weighted(Counter(values)),
-        "text": lambda: distributions.of_texts(values, around.pseudonyms),
+        "text": lambda: distributions.of_texts(values, around.pseudonyms, around.span(values)),
         "number": lambda: distributions.of_numbers(values, around.pseudonyms),
     }
     if path in around.keep and kind in ("boolean", "text", "number"):
         around.kept.add(path)
         return OriginalValues(values)
     return makers[kind.partition(" ")[0]]()
+
+
+def _are_points(values: Sequence[Mapping[str, Any]], path: str, around: _Profiling) -> bool:
+    """Whether objects are points with a latitude and a longitude only, which the user does not keep."""
+    kept = any(f"{path}.{name}" in around.keep for name in _COORDINATES)
+    return not kept and all(
+        tuple(value) in (_COORDINATES, _COORDINATES[::-1]) and _are_coordinates([*value.values()]) for value in values
+    )
 
 
 def _identify(values: Sequence[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Pseudonyms: random replacements of sampled values, with the same length and kinds of characters.
+"""Pseudonyms: random replacements of sampled values, with the same length and kinds of characters; and their runs.
 
 A pseudonym does not depend on the value that it replaces, except for its shape, so it cannot be reversed. Equal values
 get equal pseudonyms. No pseudonym equals a sampled value.
@@ -9,12 +9,16 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
 
 #: Numbers with at least this many digits are identifiers: they are replaced, never repeated.
 LONG_NUMBER = 7
 #: Attempts to draw a value that was not sampled.
 _ATTEMPTS = 50
+#: Attempts that keep all shared words.
+_STRICT_ATTEMPTS = 10
 #: Characters after the shared beginning of words that stay random.
 _RANDOM_CHARACTERS = 10
 #: Shortest value for which a pseudonym may become longer, if all of its length were sampled.
@@ -29,6 +33,13 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-([0-9a-f])[0-
 _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])")
 _HEX = frozenset("abcdefABCDEF")
 WORD = re.compile(r"\w+")
+#: Neighbours in a text or an array stay neighbours if at least this many texts or arrays share the pair.
+_SHARED = 5
+#: The most values whose pairs are counted; pairs need much memory.
+_COUNTED = 2_000_000
+#: The fewest runs of a sample in which values of one run only are local.
+_RUNS = 20
+_Value = TypeVar("_Value", bound=Hashable)
 
 
 def looks_like_identifier(text: str) -> bool:
@@ -41,20 +52,124 @@ def is_ipv4(text: str) -> bool:
     return bool(_IPV4.fullmatch(text))
 
 
+class Run:
+    """A run of generated documents, which resemble a run of sampled ones: neighbours in the collection."""
+
+    def __init__(self, rng: random.Random, scale: float) -> None:
+        """Begin a run; `scale` is the number of generated documents per sampled one."""
+        self.rng = rng
+        self.scale = scale
+        #: Pseudonyms of words and keywords that only this run has.
+        self.words: dict[str, str] = {}
+        self.pseudonyms: dict[Hashable, str] = {}
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the result of `make`, which is called once per key."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def other(self, key: Hashable, place: int, count: int) -> int:
+        """Return a place below `count`, which has the same random distance from `place` in the whole run."""
+        shift: int = self.once(("shift", key), lambda: self.rng.randrange(2**30))
+        return (place + shift) % count
+
+
+def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
+    """Return the values with all their places in one span; if there are few spans, those with one place only."""
+    first: dict[_Value, int] = {}
+    last: dict[_Value, int] = {}
+    end = 0
+    for place, value in placed:
+        first.setdefault(value, place)
+        last[value] = end = place
+    width = span if end >= _RUNS * span else 1
+    return frozenset(value for value, place in first.items() if last[value] - place < width)
+
+
+def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Value, _Value]]:
+    """Return the pairs of neighbours that several sequences share; of many long sequences, every nth is counted."""
+    step = 1 + sum(map(len, sequences)) // _COUNTED
+    counts = Counter(pair for sequence in sequences[::step] for pair in set(pairwise(sequence)))
+    return frozenset(pair for pair, count in counts.items() if count >= _SHARED)
+
+
+def rearranged(
+    sequences: Sequence[Sequence[_Value]], pairs: frozenset[tuple[_Value, _Value]], rng: random.Random
+) -> list[list[_Value]]:
+    """Return sequences in which values outside of shared `pairs` have changed places.
+
+    Each distinct value takes the places of another one that occurs as often, so that sequences that resemble each other
+    still do.
+    """
+    alone = [
+        [
+            (place == 0 or (sequence[place - 1], value) not in pairs)
+            and (place + 1 == len(sequence) or (value, sequence[place + 1]) not in pairs)
+            for place, value in enumerate(sequence)
+        ]
+        for sequence in sequences
+    ]
+    counts = Counter(
+        value
+        for sequence, flags in zip(sequences, alone, strict=True)
+        for value, flag in zip(sequence, flags, strict=True)
+        if flag
+    )
+    groups: dict[int, list[_Value]] = {}
+    for value, count in counts.items():
+        groups.setdefault(count, []).append(value)
+    instead: dict[_Value, _Value] = {}
+    for group in groups.values():
+        instead.update(zip(group, rng.sample(group, len(group)), strict=True))
+    return [
+        [instead[value] if flag else value for value, flag in zip(sequence, flags, strict=True)]
+        for sequence, flags in zip(sequences, alone, strict=True)
+    ]
+
+
+class Growth:
+    """Growth of a vocabulary with the number of documents, by Heaps' law: V(n) = k n^b.
+
+    Values that occur in one run of the sample grow it; b is their share of the distinct values.
+    """
+
+    def __init__(self, counts: Mapping[Any, int], local_values: frozenset[Any]) -> None:
+        """`counts` are the occurrences of all values, `local_values` the values in one run only."""
+        self.local = local_values
+        self._distinct = len(counts)
+        self._seen: set[Any] = set()
+
+    def is_new(self, value: Hashable, run: Run) -> bool:
+        """Whether a run has a new value instead of a local one, which the first run with it keeps."""
+        if value not in self._seen:
+            self._seen.add(value)
+            return False
+        more = run.scale - 1
+        if more <= 0:
+            return True
+        grown = self._distinct * (run.scale ** (len(self.local) / self._distinct) - 1)
+        return run.rng.random() < grown / (more * len(self.local))
+
+
 class Parts:
     """Parts that several texts share, such as the host of addresses: words, and the beginning of long words.
 
     Stores compress repeated parts, so that pseudonyms without them would need more space.
     """
 
-    def __init__(self, texts: Collection[str]) -> None:
-        """Find the shared words and the shared beginning of `texts`, the distinct values of a field."""
-        words = Counter(word for text in texts for word in set(WORD.findall(text)))
+    def __init__(self, texts: Sequence[str], span: int) -> None:
+        """Find the shared words and the shared beginning of `texts`; `span` texts are those of a run of documents."""
+        distinct = set(texts)
+        words = Counter(word for text in distinct for word in set(WORD.findall(text)))
         self.words = frozenset(word for word, count in words.items() if count > 1)
-        begin = os.path.commonprefix(list(texts)) if len(texts) > 1 else ""  # noqa: RUF071 - not paths
+        #: Words of one run only.
+        self.local = local(((place, word) for place, text in enumerate(texts) for word in WORD.findall(text)), span)
+        begin = os.path.commonprefix(list(distinct)) if len(distinct) > 1 else ""  # noqa: RUF071 - not paths
         # Enough characters must stay random for distinct values.
-        room = min(map(len, texts), default=0) - _RANDOM_CHARACTERS
-        self.begin = begin[: max(room, 0)] if WORD.fullmatch(begin) and all(map(WORD.fullmatch, texts)) else ""
+        room = min(map(len, distinct), default=0) - _RANDOM_CHARACTERS
+        self.begin = begin[: max(room, 0)] if WORD.fullmatch(begin) and all(map(WORD.fullmatch, distinct)) else ""
 
 
 class Pseudonyms:
@@ -82,7 +197,7 @@ class Pseudonyms:
     def of(self, text: str, parts: "Parts | None" = None) -> str:
         """Return the pseudonym of a text; a new one keeps the `parts` that it shares with similar texts."""
         if text not in self._texts:
-            self._texts[text] = self._unused(text, parts)
+            self._texts[text] = self.unused(text, parts)
         return self._texts[text]
 
     def known(self, text: str) -> str:
@@ -93,7 +208,7 @@ class Pseudonyms:
         """Return the pseudonym of a word; upper and lower case stay as they are."""
         folded = word.lower()
         if folded not in self._words:
-            self._words[folded] = self._unused(folded)
+            self._words[folded] = self.unused(folded)
         replacement = self._words[folded]
         if word.isupper() and len(word) > 1:
             return replacement.upper()
@@ -109,26 +224,44 @@ class Pseudonyms:
             self._numbers[number] = drawn if number > 0 else -drawn
         return self._numbers[number]
 
-    def fresh(self, like: str, parts: "Parts | None" = None) -> str:
-        """Return a new random text of the same shape, which was not sampled; a longer one if all attempts were."""
-        for _ in range(_ATTEMPTS):
-            text = self._shaped(like) if parts is None else self._composed(like, parts)
+    def fresh(
+        self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None, *, loosely: bool = False
+    ) -> str:
+        """Return a new random text of the same shape, which was not sampled; a longer one if all attempts were.
+
+        `words` are the pseudonyms of local words, and get those of new ones. `loosely`: some shared words are new.
+        """
+        for attempt in range(_ATTEMPTS):
+            is_loose = loosely or attempt >= _STRICT_ATTEMPTS
+            text = self._shaped(like) if parts is None else self._composed(like, parts, words, loosely=is_loose)
             if text.casefold() not in self._sampled:
                 return text
         return text + self._random.choice(string.ascii_lowercase) if len(like) >= _LENGTHENED else text
 
-    def _composed(self, like: str, parts: "Parts") -> str:
+    def _composed(self, like: str, parts: "Parts", words: dict[str, str] | None, *, loosely: bool) -> str:
         """Return a random text in which shared words and the shared beginning have their pseudonyms."""
         if is_ipv4(like) or _UUID.fullmatch(like):
             return self._shaped(like)
-        begin = parts.begin if like.startswith(parts.begin) else ""
-        words = WORD.sub(lambda m: self.word(m[0]) if m[0] in parts.words else self.fresh(m[0]), like[len(begin) :])
-        return (self.word(begin) if begin else "") + words.replace("@", "-")
 
-    def _unused(self, like: str, parts: "Parts | None" = None) -> str:
-        """Return a new text that is not the pseudonym of another text, if there is one of this shape."""
-        for _ in range(_ATTEMPTS):
-            text = self.fresh(like, parts)
+        def replaced(match: re.Match[str]) -> str:
+            """Return the pseudonym of a word; a random word if no other text has it."""
+            word = match[0]
+            if word not in parts.words or (loosely and self._random.random() < 0.5):
+                return self.fresh(word)
+            if words is None or word not in parts.local:
+                return self.word(word)
+            if word not in words:
+                words[word] = self.fresh(word)
+            return words[word]
+
+        begin = parts.begin if like.startswith(parts.begin) else ""
+        rest = WORD.sub(replaced, like[len(begin) :])
+        return (self.word(begin) if begin else "") + rest.replace("@", "-")
+
+    def unused(self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None) -> str:
+        """Return a new text as of `fresh`, that is not the pseudonym of another text, if there is one of this shape."""
+        for attempt in range(_ATTEMPTS):
+            text = self.fresh(like, parts, words, loosely=attempt >= _STRICT_ATTEMPTS)
             if text not in self._used:
                 break
         self._used.add(text)
