@@ -149,7 +149,7 @@ class Growth:
         more = run.scale - 1
         if more <= 0:
             return True
-        grown = self._distinct * (run.scale ** (len(self.local) / self._distinct) - 1)
+        grown: float = self._distinct * (run.scale ** (len(self.local) / self._distinct) - 1)
         return run.rng.random() < grown / (more * len(self.local))
 
 
