@@ -23,12 +23,12 @@ ORDERED = [
 ]
 
 
-def changes(found: list[dict], key: str) -> int:
-    return sum(first[key] != second[key] for first, second in pairwise(found))
+def changes(rows_read: list[dict], key: str) -> int:
+    return sum(first[key] != second[key] for first, second in pairwise(rows_read))
 
 
-def distinct(found: list[dict], key: str) -> int:
-    return len({str(d[key]) for d in found})
+def distinct(rows_read: list[dict], key: str) -> int:
+    return len({str(d[key]) for d in rows_read})
 
 
 @pytest.mark.parametrize("count", [1500, 3000, 9000])
@@ -44,8 +44,8 @@ def test_neighbours_resemble_each_other(count):
 def test_generated_documents_compress_like_sampled_ones():
     made = list(Profile(ORDERED).documents(3000))
     packed = [
-        sum(len(zlib.compress(str(found[n : n + 50]).encode())) for n in range(0, 3000, 50))
-        for found in (ORDERED, made)
+        sum(len(zlib.compress(str(rows_read[n : n + 50]).encode())) for n in range(0, 3000, 50))
+        for rows_read in (ORDERED, made)
     ]
     assert packed[1] / packed[0] == pytest.approx(1, abs=0.25)
 
@@ -90,8 +90,8 @@ def test_the_vocabulary_grows_with_the_documents():
         ranks = ([min(int(RNG.paretovariate(0.6)), 10**7) for _ in range(6)] for _ in range(count))
         return [{"text": " ".join(f"word{rank}" for rank in places), "key": f"key{places[0]}"} for places in ranks]
 
-    def vocabulary(found: list[dict]) -> list[int]:
-        return [len({word for d in found for word in d["text"].split()}), distinct(found, "key")]
+    def vocabulary(rows_read: list[dict]) -> list[int]:
+        return [len({word for d in rows_read for word in d["text"].split()}), distinct(rows_read, "key")]
 
     more = rows(9000)
     made = list(Profile(more[:1500]).documents(9000))
@@ -125,8 +125,8 @@ def test_texts_that_resemble_each_other_still_do():
 def test_a_file_is_sampled_in_runs_of_neighbours(tmp_path, size, most):
     path = tmp_path / "a.ndjson"
     path.write_text("".join(f'{{"n": {number}}}\n' for number in range(size)))
-    found = [d["n"] for d in documents.read(path, most, 1)]
-    assert found == sorted(set(found))
-    assert len(found) == pytest.approx(min(size, most), abs=20 if size > most else 0)
+    rows_read = [d["n"] for d in documents.read(path, most, 1)]
+    assert rows_read == sorted(set(rows_read))
+    assert len(rows_read) == pytest.approx(min(size, most), abs=20 if size > most else 0)
     if 400 <= most < size:
-        assert sum(second == first + 1 for first, second in pairwise(found)) > 0.9 * len(found)
+        assert sum(second == first + 1 for first, second in pairwise(rows_read)) > 0.9 * len(rows_read)

@@ -112,14 +112,14 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})
     definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
-    found: list[tuple[str, int, dict[str, Any]]] = []
+    sampled: list[tuple[str, int, dict[str, Any]]] = []
     ranges = _ranges(request, addresses, name, documents, len(indices))
     for begin in range(0, len(ranges), _RANGES):
         clauses = [{"range": {_NUMBER: {"gte": low, "lt": high}}} for low, high in ranges[begin : begin + _RANGES]]
-        found += _scrolled(request, addresses, name, {"bool": {"filter": [{"bool": {"should": clauses}}]}})
-    places = sorted(random.sample(range(len(found)), min(documents, len(found))))
-    found.sort(key=itemgetter(0, 1))
-    return Sample([found[place][2] for place in places], definition)
+        sampled += _scrolled(request, addresses, name, {"bool": {"filter": [{"bool": {"should": clauses}}]}})
+    places = sorted(random.sample(range(len(sampled)), min(documents, len(sampled))))
+    sampled.sort(key=itemgetter(0, 1))
+    return Sample([sampled[place][2] for place in places], definition)
 
 
 def _ranges(
@@ -151,15 +151,15 @@ def _scrolled(
     """Return index, sequence number and source of all hits of a query; without hits that have no source."""
     body = {"size": _PAGE, "query": query, "sort": [_NUMBER]}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
-    found: list[tuple[str, int, dict[str, Any]]] = []
+    sampled: list[tuple[str, int, dict[str, Any]]] = []
     try:
         while hits := answer["hits"]["hits"]:
-            found += [(hit["_index"], hit["sort"][0], hit["_source"]) for hit in hits if hit.get("_source")]
+            sampled += [(hit["_index"], hit["sort"][0], hit["_source"]) for hit in hits if hit.get("_source")]
             scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
             answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
         request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
-    return found
+    return sampled
 
 
 def _without_type(mappings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -225,7 +225,7 @@ class Quantiles:
         return self.unlike_sampled(drawn, rng)
 
     def unlike_sampled(self, drawn: Callable[[], float], rng: random.Random) -> float:
-        """Return the first number of `drawn` that is no sampled long one; after many attempts, change the last one."""
+        """Return the first number of `drawn` that is not a sampled long one. After many attempts, change it."""
         number = self.rounded(drawn())
         for _ in range(_ATTEMPTS):
             if number not in self._long:

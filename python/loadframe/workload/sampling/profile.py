@@ -116,9 +116,9 @@ class Object:
         drawn = {}
         for key, field in self.fields.items():
             inner, places = run.once(("field", id(field), id(values)), partial(_held, values, key))
-            found = places.get(run.other(id(field), place, len(values)))
-            if found is not None:
-                drawn[key] = field.like(inner, found, run)
+            filled = places.get(run.other(id(field), place, len(values)))
+            if filled is not None:
+                drawn[key] = field.like(inner, filled, run)
         if self.entry is not None:
             for _ in range(self._counts.draw(run.rng)):
                 drawn[self._pseudonyms.of(self._keys.draw(run.rng))] = self.entry.draw(run)
