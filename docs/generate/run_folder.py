@@ -67,6 +67,8 @@ base time. For a percentile over several seconds, add their histograms.
 | `PHASE/OPERATION/failure` | done - scheduled of the failures in the measured segment |
 | `PHASE/OPERATION/abandoned` | waits until the end of the phase, since scheduled, of requests without an answer |
 | `PHASE/OPERATION/setup` | setup of connections for its requests: TCP, TLS and authentication |
+| `PHASE/OPERATION/overhead` | the generator's part of the service time, by the kernel's timestamps |
+| `PHASE/OPERATION/corrected` | service time without this part |
 | `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation |
 | `PHASE/OPERATION/response/warmup`, and so on | the same for the warm-up |
 | `generator/lateness` | lateness: delay of due requests in the generator |

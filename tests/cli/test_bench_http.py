@@ -4,11 +4,13 @@ import contextlib
 import json
 
 import pytest
+import trustme
 
 from commands import loadframe
 from loadframe.record import Run
 from rest_service import RestService
 from serverless_search import ServerlessSearch
+from tls_front import Front
 
 WORKLOAD = """\
 workload: app
@@ -221,6 +223,34 @@ def test_connections_that_the_server_closes_are_opened_again_and_counted(tmp_pat
     assert phase.setup.count == operation.reconnects + 2
     assert 0 < phase.setup.p50 <= phase.setup.max
     assert f"setup of {phase.setup.count} connections: p50 " in done.stdout
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_overhead_of_the_generator_is_shown_by_kernel_timestamps(tmp_path, tls):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations: {ask: {http: {method: GET, path: /, expect: {status: 404}}}}\n"
+        "phases: [{name: ask, operation: ask, clients: 2, requests: 200}]\n"
+    )
+    with RestService() as service, Front(service.address, authority.issue_cert("127.0.0.1")) as front:
+        address = [f"https://127.0.0.1:{front.port}", "--ca", tmp_path / "ca.pem"] if tls else [service.address]
+        words = ["bench", path, "--hosts", *address, "--store", "http", "--output", tmp_path / "run"]
+        done = loadframe(*words, "--kernel-timestamps")
+        shown = loadframe("report", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path / "run")
+    assert run.manifest.generator.kernel_timestamps is True
+    operation = run.summary.phases[0].operations["ask"]
+    times, service = operation.kernel_times, operation.service
+    assert (times.overhead.count, times.corrected.count, times.without) == (200, 200, 0)
+    assert 0 < times.overhead.mean < service.mean
+    assert times.overhead.mean + times.corrected.mean == pytest.approx(service.mean, rel=0.01)
+    assert "kernel timestamps of ask: the generator added p50 " in done.stdout
+    recorded = json.loads(shown.stdout)["phases"][0]["operations"]["ask"]["kernel_times"]
+    assert recorded["corrected"]["p99"] == times.corrected.p99
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])

@@ -35,6 +35,13 @@ def test_missing_keys_have_defaults(load):
     assert (experiment.prepared, experiment.measured) == (("fill", "settle"), ("look",))
 
 
+def test_kernel_timestamps_reach_the_plan_and_the_manifest(load):
+    for given, switch in (("", {}), ("kernel_timestamps: true\n", {"kernel_timestamps": True})):
+        generator = load(EXPERIMENT + given).generator({})
+        assert generator.timestamping() == switch
+        assert switch.items() <= generator.describe().items()
+
+
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT.replace("memory: 1g", 'memory: 1g, cores: "0,2"'))
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4}

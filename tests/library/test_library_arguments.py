@@ -82,7 +82,7 @@ def calls(folder, tmp_path, monkeypatch):
 ARGUMENTS = [
     ("bench", "workload store version nodes cpus memory cores home host encryption settings hosts user", NONE),
     ("bench", "password_file ca cluster replace reuse parameters only clients rate arrivals warmup duration", NONE),
-    ("bench", "at seed threads samples spin allow_bad progress", NONE),
+    ("bench", "at seed threads samples spin kernel_timestamps allow_bad progress", NONE),
     ("bench", "api_key_file token_file aws_service aws_region aws_profile cert key insecure compress precision", NONE),
     ("check", "workload store progress", NONE),
     ("check", "user password_file api_key_file token_file aws_service aws_region aws_profile", NONE),

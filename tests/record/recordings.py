@@ -64,6 +64,7 @@ def manifest(**parts: Any) -> ManifestDraft:
             "samples": False,
             "trace": 0.001,
             "spin": True,
+            "kernel_timestamps": True,
             "members": [{"rank": 0, "machine": "m1"}],
             "nearest": {"range": {"hosts": ["127.0.0.1:9200"]}},
             "ceiling": 80000.0,
@@ -104,6 +105,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "recall": 0.9,
         "resolution": 0.01,
         "growth": growth,
+        "kernel_times": {"overhead": latency(), "corrected": latency(), "without": 1, "receive_only": 0},
     }
     operation["parts"] = {"page": figures}
     source = as_document(

@@ -5,9 +5,16 @@ from dataclasses import replace
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.record.schema.figures import GrowthFigures
+from loadframe.record.schema.figures import GrowthFigures, KernelTimes, Latency
 from loadframe.record.schema.summary import StoppedBy, StreamSummary
-from loadframe.report.labels import growth_text, overruns_texts, pacing_text, stopped_by_texts, treatment_text
+from loadframe.report.labels import (
+    growth_text,
+    kernel_times_texts,
+    overruns_texts,
+    pacing_text,
+    stopped_by_texts,
+    treatment_text,
+)
 from made_up_runs import MadeUp, operation, phase, summary
 
 STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]}
@@ -87,3 +94,26 @@ def test_factors_with_the_same_last_part_are_told_apart():
 def test_changes_of_response_times_with_the_documents_are_sentences_unless_within_noise(slope, low, high, held, words):
     growth = GrowthFigures(slope, low, high, 0.0, 34_800.0, held=held, all=True, apart=held)
     assert growth_text(replace(operation(100.0), growth=growth)) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "without", "receive_only", "words"),
+    [
+        (9, 0, 0, "the generator added p50 20 us, p99 1 ms to the service time; without it: p50 2 ms, p99 3 ms"),
+        (
+            9,
+            1,
+            2,
+            "the generator added p50 20 us, p99 1 ms to the service time; without it: p50 2 ms, p99 3 ms (1 success"
+            " without timestamps omitted) (2 successes corrected for receiving only)",
+        ),
+        (0, 4, 0, "none of 4 successes has any; the system may not provide them"),
+        (0, 0, 0, None),
+    ],
+)
+def test_kernel_times_of_an_operation_are_written_with_their_omissions(count, without, receive_only, words):
+    some = {"p50": 2e-3, "p99": 3e-3} if count else {}
+    overhead = {"p50": 2e-5, "p99": 1e-3} if count else {}
+    times = KernelTimes(Latency(count=count, **overhead), Latency(count=count, **some), without, receive_only)
+    made = phase("p", {"a": operation(100.0, kernel_times=times), "b": operation(1.0)})
+    assert kernel_times_texts(made) == ([f"kernel timestamps of a: {words}"] if words else [])

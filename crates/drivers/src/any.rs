@@ -68,6 +68,13 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns whether replies carry the kernel's timestamps.
+            fn has_kernel_timestamps(&self) -> bool {
+                match self {
+                    $(Self::$variant(driver) => driver.has_kernel_timestamps(),)*
+                }
+            }
+
             /// Returns whether clients can keep values of answers.
             fn captures(&self) -> bool {
                 match self {

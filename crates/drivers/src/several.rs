@@ -68,6 +68,11 @@ impl Driver for Several {
         self.drivers.iter().any(AnyDriver::uses_tokio)
     }
 
+    /// Returns whether the replies of all targets carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        self.drivers.iter().all(AnyDriver::has_kernel_timestamps)
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

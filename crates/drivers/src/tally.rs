@@ -79,8 +79,9 @@ impl Tally {
 
     /// Returns the reply of a request with the exchanges `whole`, if any, to several nodes, of which `node` was the first.
     pub fn reply(self, whole: Option<Exchanged>, node: u16) -> Reply {
-        let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
-        Reply { bytes_sent, bytes_received, node, ..self.settle(sent, done) }
+        let whole = whole.unwrap_or_else(Exchanged::never);
+        let Exchanged { sent, done, bytes_sent, bytes_received, overhead } = whole;
+        Reply { bytes_sent, bytes_received, node, overhead, ..self.settle(sent, done) }
     }
 
     /// Returns the reply to the request, sent at `sent` and completed at `done`, without bytes and node. If no document

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::plan::{PlanError, Target};
+pub use crate::reactor::overhead::Overhead;
 use crate::util::draw::Draw;
 pub use crate::util::error_class::ErrorClass;
 use crate::workload::corpus::Corpora;
@@ -38,6 +39,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Returns whether a library of the driver does its I/O by Tokio. Then each worker is a Tokio runtime instead of a
     /// reactor.
     fn uses_tokio(&self) -> bool {
+        false
+    }
+
+    /// Returns whether replies carry the kernel's timestamps in [`Reply::overhead`], if the plan asks for them.
+    fn has_kernel_timestamps(&self) -> bool {
         false
     }
 
@@ -279,6 +285,8 @@ pub struct Reply {
     pub retry_after: Option<Duration>,
     /// Documents stored by earlier attempts and counted there.
     pub earlier: u64,
+    /// The generator's part of `sent..done`, if the kernel's timestamps of the exchanges are known.
+    pub overhead: Overhead,
 }
 
 impl Reply {
@@ -300,6 +308,7 @@ impl Reply {
             status: None,
             retry_after: None,
             earlier: 0,
+            overhead: Overhead::default(),
         }
     }
 

@@ -36,6 +36,7 @@ from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.figures import (
     FailureMessage,
     GrowthFigures,
+    KernelTimes,
     Latency,
     OperationFigures,
     PartFigures,
@@ -399,11 +400,25 @@ def _operation(
         recall=_recall(entries),
         resolution=outcome.get("looks", {}).get(name, {}).get("every"),
         growth=growth_figures(name, outcome, histograms, documents),
+        kernel_times=_kernel_times(name, entries, outcome, histograms),
         parts={
             part: PartFigures(**_figures(f"{name}.{part}", of_part, outcome, measured, histograms))
             for part, of_part in parts.items()
         },
     )
+
+
+def _kernel_times(
+    name: str, entries: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any], histograms: "HistogramLog"
+) -> KernelTimes | None:
+    """Return the times of an operation by the kernel's timestamps; None if they were off, or if it times several."""
+    counts = [counted for entry in entries if (counted := entry.get("kernel_timestamps")) and not entry["of_several"]]
+    if not counts:
+        return None
+    tag = f"{outcome['phase']}/{name}"
+    overhead, corrected = (_latency(histograms.total(f"{tag}/{measure}")) for measure in ("overhead", "corrected"))
+    without, receive_only = (sum(counted[key] for counted in counts) for key in ("without", "receive_only"))
+    return KernelTimes(overhead, corrected, without, receive_only)
 
 
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:

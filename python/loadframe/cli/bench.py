@@ -185,6 +185,14 @@ def bench(
             help="Give each worker thread its own core, and wait awake for the last 50 us before a request is due.",
         ),
     ] = False,
+    kernel_timestamps: Annotated[
+        bool,
+        option(
+            Topic.GENERATOR,
+            "--kernel-timestamps",
+            help="Measure the generator's part of service times by the kernel's timestamps of requests and answers.",
+        ),
+    ] = False,
     samples: Samples = False,
     output: RunFolder = None,
     web: Web = False,
@@ -263,7 +271,15 @@ def bench(
         path=path,
         cluster=attached or started,
         generator=Generator(
-            threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples, outlets.trace, spin
+            threads,
+            spread,
+            connections,
+            ranks,
+            _recorded_spread(nearest_as, spread),
+            samples,
+            outlets.trace,
+            spin,
+            kernel_timestamps,
         ),
         seed=secrets.randbits(32) if seed is None else seed,
         override=override,

@@ -169,6 +169,7 @@ class Experiment:
             samples=self.file.samples,
             trace=self.trace,
             spin=self.file.spin,
+            kernel_timestamps=self.file.kernel_timestamps,
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":
@@ -369,7 +370,8 @@ class Experiment:
             del description["capacity"]
         if not any(description["store"]["limits"]["disk"].values()):
             del description["store"]["limits"]["disk"]
-        description |= {key: description[key] or None for key in ("samples", "spin", "allow_bad")}
+        switches = ("samples", "spin", "kernel_timestamps", "allow_bad")
+        description |= {key: description[key] or None for key in switches}
         return {
             **description,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},

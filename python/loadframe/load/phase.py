@@ -51,6 +51,8 @@ class Generator:
     trace: float | None = None
     #: Whether each worker has its own core and waits awake shortly before a request is due.
     spin: bool = False
+    #: Whether to measure the generator's overhead by the kernel's timestamps of requests and answers.
+    kernel_timestamps: bool = False
 
     def members(self) -> Sequence[Rank]:
         """Return the ranks that generate load; empty for a single process.
@@ -104,6 +106,10 @@ class Generator:
         """Return the sampling of traces in the engine's plan of one phase, with new trace ids."""
         return {} if self.trace is None else {"trace": {"share": self.trace, "run": secrets.randbits(63)}}
 
+    def timestamping(self) -> dict[str, Any]:
+        """Return the switch for kernel timestamps in the engine's plan and in a manifest; empty if they are off."""
+        return {"kernel_timestamps": True} if self.kernel_timestamps else {}
+
     def taking_part(self) -> dict[str, Any]:
         """Return the threads and ranks of a phase, in the form of its outcome."""
         members = [rank.rank for rank in self.members()]
@@ -121,6 +127,7 @@ class Generator:
             "samples": self.samples,
             **({"trace": self.trace} if self.trace is not None else {}),
             **({"spin": True} if self.spin else {}),
+            **self.timestamping(),
             **({"members": [{"rank": rank.rank, "machine": rank.machine} for rank in members]} if members else {}),
         }
 

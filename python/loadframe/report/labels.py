@@ -217,6 +217,37 @@ def setup_texts(phase: "PhaseSummary") -> list[str]:
     return [f"setup of {counted(setup.count, 'connection')}: {times}"]
 
 
+def kernel_times_texts(phase: "PhaseSummary") -> list[str]:
+    """Write the generator's overhead and the corrected service times of each operation with kernel timestamps.
+
+    Name the successes without timestamps.
+    """
+    return [
+        f"kernel timestamps of {name}: {words}"
+        for name, operation in phase.operations.items()
+        if (words := _kernel_times_text(operation))
+    ]
+
+
+def _kernel_times_text(operation: "OperationFigures") -> str | None:
+    """Write the kernel times of an operation; None if timestamps were off, or without a success."""
+    times = operation.kernel_times
+    if times is None or not times.corrected.count + times.without:
+        return None
+    if not times.corrected.count:
+        return f"none of {counted(times.without, 'success', 'successes')} has any; the system may not provide them"
+    overhead, rest = (
+        f"p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
+        for latency in (times.overhead, times.corrected)
+    )
+    words = f"the generator added {overhead} to the service time; without it: {rest}"
+    if times.without:
+        words += f" ({counted(times.without, 'success', 'successes')} without timestamps omitted)"
+    if times.receive_only:
+        words += f" ({counted(times.receive_only, 'success', 'successes')} corrected for receiving only)"
+    return words
+
+
 def recall_text(figures: "Figures") -> str | None:
     """Write the recall of an operation: `recall 0.934`; None if it was not measured."""
     operation = _operation(figures)

@@ -66,6 +66,11 @@ impl Driver for Couchbase {
         Ok(Self { nodes: Arc::new(CouchbaseNodes::new(Arc::new(topology), connect_options)) })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

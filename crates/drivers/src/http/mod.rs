@@ -40,6 +40,11 @@ impl Driver for Http {
         Http1::new(target).map(|http| Self { http })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

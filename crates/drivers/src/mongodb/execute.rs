@@ -175,8 +175,8 @@ impl Execution<'_> {
 /// Returns the reply to a request of several commands. `whole` has the times and bytes, `tally` the outcome.
 pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
     let whole = whole.unwrap_or_else(|| Exchanged::never().reply(0, 0, Ok(())));
-    let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
-    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
+    let Reply { sent, done, bytes_sent, bytes_received, node, overhead, .. } = whole;
+    Reply { bytes_sent, bytes_received, node, overhead, ..tally.settle(sent, done) }
 }
 
 /// Adds the times and bytes of a command to `whole`, the totals of its request.
@@ -185,7 +185,7 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
         None => *whole = Some(asked.exchange()),
         Some(whole) => {
             let both = Exchanged::of(whole).then(&asked.exchanged);
-            (whole.sent, whole.done) = (both.sent, both.done);
+            (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);
             (whole.bytes_sent, whole.bytes_received) = (both.bytes_sent, both.bytes_received);
         }
     }

@@ -81,6 +81,11 @@ impl Driver for Mongo {
         Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

@@ -12,12 +12,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use loadframe_engine::driver::ErrorClass;
+use loadframe_engine::driver::{ErrorClass, Overhead};
 use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::deadline::{Deadline, Limit};
 use super::exchange::{Exchanged, Frame};
+use super::marks::Timestamped;
 use super::tls::refusal;
 use super::trouble::Trouble;
 use super::wire::Wire;
@@ -52,11 +53,11 @@ impl<F: Frame> Client<F> {
         let taken = wire.take();
         let sent = Instant::now();
         let Some(mut stream) = taken else {
-            let exchanged = Exchanged { sent, done: sent, bytes_sent: 0, bytes_received: 0 };
-            return (exchanged, Err(Trouble::broken("not connected")));
+            return (Exchanged::between(sent, sent), Err(Trouble::broken("not connected")));
         };
         let due = limit.due;
         self.deadline.arm(due);
+        stream.begin_request();
 
         let mut outgoing = Outgoing { parts, written: 0, flushed: false, trouble: None };
         let mut done = sent;
@@ -71,6 +72,7 @@ impl<F: Frame> Client<F> {
         })
         .await;
         let (bytes_sent, bytes_received) = (outgoing.written as u64, self.answer.received());
+        let overhead = if outcome.is_ok() { stream.overhead(sent, done) } else { Overhead::default() };
         let outcome = match (outcome, outgoing.trouble.take()) {
             (Err(trouble), Some(error)) if trouble.class == ErrorClass::Connect => {
                 Err(Trouble::broken(format!("the connection broke while sending: {error}")))
@@ -82,7 +84,7 @@ impl<F: Frame> Client<F> {
         } else {
             reconnects::lost();
         }
-        (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
+        (Exchanged { sent, done, bytes_sent, bytes_received, overhead }, outcome)
     }
 
     /// The answer of the last exchange; complete if the exchange succeeded.

@@ -10,7 +10,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use loadframe_engine::driver::{Failure, Reply};
+use loadframe_engine::driver::{Failure, Overhead, Reply};
 
 /// A reader of answers that finds the end of an answer.
 pub trait Frame {
@@ -40,13 +40,20 @@ pub struct Exchanged {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
+    /// The generator's part of `sent..done`, if the kernel's timestamps are on.
+    pub overhead: Overhead,
 }
 
 impl Exchanged {
     /// Returns the exchange of a request that was not sent.
     pub fn never() -> Self {
         let now = Instant::now();
-        Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
+        Self::between(now, now)
+    }
+
+    /// Returns an exchange without bytes that was sent and done at these times.
+    pub fn between(sent: Instant, done: Instant) -> Self {
+        Self { sent, done, bytes_sent: 0, bytes_received: 0, overhead: Overhead::default() }
     }
 
     /// Returns the exchange of a request that is given up now, after the exchange `before`, if any.
@@ -57,13 +64,13 @@ impl Exchanged {
     /// Returns the exchange of a request without a server: it lasts two readings of the clock.
     pub fn at_once() -> Self {
         let sent = Instant::now();
-        Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }
+        Self::between(sent, Instant::now())
     }
 
     /// Returns the reply of the whole request, which `node` served, with this number of documents and outcome.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
-        let Self { sent, done, bytes_sent, bytes_received } = self;
-        Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
+        let Self { sent, done, bytes_sent, bytes_received, overhead } = self;
+        Reply { bytes_sent, bytes_received, documents, node, overhead, ..Reply::new(sent, done, outcome) }
     }
 
     /// Returns the reply of the whole request, which `node` served. `judged` is the number of documents or the failure
@@ -77,31 +84,33 @@ impl Exchanged {
     pub async fn around<T>(request: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let outcome = request.await;
-        (Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }, outcome)
+        (Self::between(sent, Instant::now()), outcome)
     }
 
     /// Combines this exchange with a concurrent one of the same request, if any.
     pub fn beside(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
+        let times = |exchanged: &Self| (exchanged.overhead, (exchanged.sent, exchanged.done));
         Self {
             sent: self.sent.min(other.sent),
             done: self.done.max(other.done),
             bytes_sent: self.bytes_sent + other.bytes_sent,
             bytes_received: self.bytes_received + other.bytes_received,
+            overhead: Overhead::beside(times(&self), times(&other)),
         }
     }
 
     /// Returns the times and bytes of a reply.
     pub fn of(reply: &Reply) -> Self {
-        let &Reply { sent, done, bytes_sent, bytes_received, .. } = reply;
-        Self { sent, done, bytes_sent, bytes_received }
+        let &Reply { sent, done, bytes_sent, bytes_received, overhead, .. } = reply;
+        Self { sent, done, bytes_sent, bytes_received, overhead }
     }
 
     /// Returns `later`, the reply to a later exchange of the same operation, with the times and bytes of both; see
     /// [`Self::then`].
     pub fn followed_by(self, later: Reply) -> Reply {
-        let Self { sent, done, bytes_sent, bytes_received } = self.then(&Self::of(&later));
-        Reply { sent, done, bytes_sent, bytes_received, ..later }
+        let Self { sent, done, bytes_sent, bytes_received, overhead } = self.then(&Self::of(&later));
+        Reply { sent, done, bytes_sent, bytes_received, overhead, ..later }
     }
 
     /// Combines this exchange with an earlier one of the same request, if any; see [`Self::then`].
@@ -117,6 +126,7 @@ impl Exchanged {
             done: later.done,
             bytes_sent: self.bytes_sent + later.bytes_sent,
             bytes_received: self.bytes_received + later.bytes_received,
+            overhead: self.overhead.then(later.overhead),
         }
     }
 }
@@ -135,13 +145,14 @@ mod tests {
             done: start + Duration::from_millis(to),
             bytes_sent: 1,
             bytes_received: 2,
+            overhead: Overhead::new(Some(Duration::from_millis(1)), Duration::ZERO),
         }
     }
 
     #[test]
     fn a_request_given_up_after_an_answer_ends_when_it_is_given_up() {
         let sent = Instant::now();
-        let before = Exchanged { sent, done: sent, bytes_sent: 3, bytes_received: 4 };
+        let before = Exchanged { bytes_sent: 3, bytes_received: 4, ..Exchanged::between(sent, sent) };
         std::thread::sleep(Duration::from_millis(2));
         let whole = Exchanged::given_up(Some(before));
         assert_eq!((whole.bytes_sent, whole.bytes_received), (3, 4));
@@ -156,6 +167,7 @@ mod tests {
         assert_eq!(whole.done, at(0, 60).done);
         assert_eq!(whole.done - whole.sent, Duration::from_millis(3 + 4 + 6));
         assert_eq!((whole.bytes_sent, whole.bytes_received), (3, 6));
+        assert_eq!(whole.overhead.total(), Some(Duration::from_millis(3)));
     }
 
     #[test]
@@ -165,6 +177,7 @@ mod tests {
             let whole = one.beside(Some(other));
             assert_eq!((whole.sent, whole.done), (at(1, 9).sent, at(1, 9).done));
             assert_eq!((whole.bytes_sent, whole.bytes_received), (2, 4));
+            assert_eq!(whole.overhead.total(), Some(Duration::from_millis(1)));
         }
         assert_eq!(at(3, 4).beside(None).done, at(3, 4).done);
     }

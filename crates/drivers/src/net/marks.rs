@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use loadframe_engine::driver::Overhead;
 use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -43,6 +44,8 @@ pub struct Marks {
     first: AtomicU64,
     /// Time of the last byte read, in nanoseconds since the connection opened.
     last: AtomicU64,
+    /// Parts of the generator's overhead at the last byte read; see [`Overhead::parts`].
+    overhead: [AtomicU64; 2],
 }
 
 /// A started request, with the byte counts before it.
@@ -56,7 +59,8 @@ impl Default for Marks {
     fn default() -> Self {
         let [sent, received] = [0, 0].map(AtomicU64::new);
         let [first, last] = [NEVER, NEVER].map(AtomicU64::new);
-        Self { opened: Instant::now(), sent, received, first, last }
+        let overhead = [NEVER, NEVER].map(AtomicU64::new);
+        Self { opened: Instant::now(), sent, received, first, last, overhead }
     }
 }
 
@@ -70,6 +74,7 @@ impl Marks {
     pub fn begin(&self) -> RequestStart {
         self.first.store(NEVER, Ordering::Relaxed);
         self.last.store(NEVER, Ordering::Relaxed);
+        self.overhead.iter().for_each(|part| part.store(NEVER, Ordering::Relaxed));
         let (sent, received) = self.bytes();
         RequestStart { sent, received }
     }
@@ -85,18 +90,46 @@ impl Marks {
                 (first.unwrap_or(now), last.unwrap_or(now))
             }
         };
-        let instant = |mark| self.opened + Duration::from_nanos(mark);
+        let [send, receive] = [0, 1].map(|part| self.overhead[part].load(Ordering::Relaxed));
         Exchanged {
-            sent: instant(first),
-            done: instant(last.max(first)),
+            sent: self.instant(first),
+            done: self.instant(last.max(first)),
+            overhead: if answered { Overhead::from_parts((send, receive)) } else { Overhead::default() },
             bytes_sent: self.sent.load(Ordering::Relaxed) - begun.sent,
             bytes_received: self.received.load(Ordering::Relaxed) - begun.received,
         }
     }
 
+    /// Notes the generator's overhead in the request so far, right after a read.
+    fn stamp(&self, wire: &impl Timestamped) {
+        let [first, last] = [&self.first, &self.last].map(|mark| mark.load(Ordering::Relaxed));
+        if first != NEVER {
+            let (send, receive) = wire.overhead(self.instant(first), self.instant(last)).parts();
+            self.overhead[0].store(send, Ordering::Relaxed);
+            self.overhead[1].store(receive, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the time of a mark.
+    fn instant(&self, mark: u64) -> Instant {
+        self.opened + Duration::from_nanos(mark)
+    }
+
     /// The time since the connection opened, in nanoseconds.
     fn now(&self) -> u64 {
         self.opened.elapsed().as_nanos() as u64
+    }
+}
+
+/// A connection that may have the kernel's timestamps; by default it has none.
+pub trait Timestamped {
+    /// Starts a request, before its first byte is written.
+    fn begin_request(&self) {}
+
+    /// Returns the generator's overhead in a request from `sent`, right before its first byte was written, to `done`,
+    /// right after the last byte was read. Unknown without timestamps.
+    fn overhead(&self, _sent: Instant, _done: Instant) -> Overhead {
+        Overhead::default()
     }
 }
 
@@ -113,7 +146,7 @@ impl<W> Marked<W> {
     }
 }
 
-impl<W: AsyncRead + Unpin> AsyncRead for Marked<W> {
+impl<W: AsyncRead + Timestamped + Unpin> AsyncRead for Marked<W> {
     /// Reads, and records the number of bytes and the time.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -124,17 +157,19 @@ impl<W: AsyncRead + Unpin> AsyncRead for Marked<W> {
         if count > 0 {
             this.marks.received.fetch_add(count as u64, Ordering::Relaxed);
             this.marks.last.store(this.marks.now(), Ordering::Relaxed);
+            this.marks.stamp(&this.wire);
         }
         read
     }
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Marked<W> {
+impl<W: AsyncWrite + Timestamped + Unpin> AsyncWrite for Marked<W> {
     /// Writes, and records the number of bytes and the time of the request's first write.
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.marks.first.load(Ordering::Relaxed) == NEVER {
+            this.wire.begin_request();
             this.marks.first.store(this.marks.now(), Ordering::Relaxed);
         }
         let written = Pin::new(&mut this.wire).poll_write(cx, bytes);
@@ -164,6 +199,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    impl Timestamped for TcpStream {}
 
     /// Returns the source files below a folder that read the clock outside tests. Adds the number of files to `seen`.
     fn clock_readers(folder: &Path, seen: &mut usize) -> Vec<PathBuf> {

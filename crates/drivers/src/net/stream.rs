@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Instant;
 
+use loadframe_engine::driver::Overhead;
 use loadframe_engine::reactor;
 use tokio_util::either::Either;
 
@@ -17,6 +19,24 @@ pub async fn connect(address: &SocketAddr) -> io::Result<Stream> {
     } else {
         let stream = tokio::net::TcpStream::connect(address).await?;
         stream.set_nodelay(true).map(|()| Either::Right(stream))
+    }
+}
+
+/// Starts a request for [`overhead`], before its first byte is written.
+#[inline]
+pub fn begin_request(stream: &Stream) {
+    if let Either::Left(stream) = stream {
+        stream.begin_request();
+    }
+}
+
+/// Returns the generator's overhead in a request whose answer was read; unknown unless the kernel's timestamps are on.
+/// `sent` and `done`: right before its first byte was written, and right after its last byte was read.
+#[inline]
+pub fn overhead(stream: &Stream, sent: Instant, done: Instant) -> Overhead {
+    match stream {
+        Either::Left(stream) => stream.overhead(sent, done),
+        Either::Right(_) => Overhead::default(),
     }
 }
 

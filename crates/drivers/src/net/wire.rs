@@ -4,17 +4,18 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use loadframe_engine::driver::Overhead;
 use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::deadline::Limit;
-use super::marks::Setup;
-use super::stream::{Stream, connect, try_read};
+use super::marks::{Setup, Timestamped};
+use super::stream::{self, Stream, connect, try_read};
 use super::target_node::Host;
 use super::tls::{Tls, refusal};
 use super::trouble::Trouble;
@@ -120,6 +121,14 @@ impl Wire {
         })
     }
 
+    /// The TCP connection.
+    fn stream(&self) -> &Stream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
     /// Whether the connection is open, without a received close or unexpected bytes. Makes a system call only after the
     /// kernel has reported an event.
     pub fn is_idle(&mut self) -> bool {
@@ -135,6 +144,20 @@ impl Wire {
                 read.is_pending()
             }
         }
+    }
+}
+
+impl Timestamped for Wire {
+    /// Starts a request for [`Self::overhead`].
+    #[inline]
+    fn begin_request(&self) {
+        stream::begin_request(self.stream());
+    }
+
+    /// Returns the generator's overhead in the last request. Inside TLS, the stamps are those of the encrypted records.
+    #[inline]
+    fn overhead(&self, sent: Instant, done: Instant) -> Overhead {
+        stream::overhead(self.stream(), sent, done)
     }
 }
 

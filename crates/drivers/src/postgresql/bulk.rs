@@ -71,9 +71,9 @@ pub async fn ask(turn: &mut Turn<'_>, table: &Table, (bulk, only): (&Bulk, Optio
     }
     // A failure can follow one that the server answered.
     let answered = tally.first().is_none();
-    let Exchanged { sent, done, .. } =
+    let Exchanged { sent, done, overhead, .. } =
         begun.map_or_else(Exchanged::never, |begun| turn.connection.marks.end(begun, answered));
-    let reply = tally.settle(sent, done);
+    let reply = Reply { overhead, ..tally.settle(sent, done) };
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {
             add_line(&mut shown.request, &text(table, bulk.action, &columns(table, key), documents.len().min(2)));

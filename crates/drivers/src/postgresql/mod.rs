@@ -65,6 +65,11 @@ impl Driver for Postgres {
         Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

@@ -67,6 +67,11 @@ impl Driver for Redis {
         Ok(Self { nodes: Arc::new(RedisNodes::new(Arc::new(topology), connect_options)) })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

@@ -73,6 +73,7 @@ impl Search {
             bytes_sent: reply.bytes_sent,
             bytes_received: reply.bytes_received,
             node: reply.node,
+            overhead: reply.overhead,
             ..tally.settle(reply.sent, reply.done)
         }
     }

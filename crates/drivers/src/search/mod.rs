@@ -53,6 +53,11 @@ impl Driver for Search {
         })
     }
 
+    /// Returns true: replies carry the kernel's timestamps.
+    fn has_kernel_timestamps(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

@@ -110,6 +110,7 @@ impl Repeat {
                     sent: before.sent,
                     bytes_sent: before.bytes_sent + reply.bytes_sent,
                     bytes_received: before.bytes_received + reply.bytes_received,
+                    overhead: before.overhead.then(reply.overhead),
                     ..reply
                 },
             };

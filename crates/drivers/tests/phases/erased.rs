@@ -46,6 +46,9 @@ impl Driver for Erased {
         CONSTRUCTOR.get().expect("called inside `with`")(target).map(Self)
     }
 
+    fn has_kernel_timestamps(&self) -> bool {
+        self.0.has_kernel_timestamps()
+    }
     fn captures(&self) -> bool {
         self.0.captures()
     }
@@ -163,6 +166,7 @@ impl Driver for Erased {
 
 /// The methods of [`Driver`], with operations and connections of any type.
 trait DynDriver: Send + Sync {
+    fn has_kernel_timestamps(&self) -> bool;
     fn captures(&self) -> bool;
     fn map(&self, form: &Value, context: &Context) -> Result<Box<dyn Any + Send + Sync>, PlanError>;
     fn parts(&self, operation: &dyn Any) -> &'static [&'static str];
@@ -231,6 +235,9 @@ fn state<D: Driver>(connection: &mut dyn Any) -> &mut D::Connection {
 }
 
 impl<D: Driver> DynDriver for D {
+    fn has_kernel_timestamps(&self) -> bool {
+        Driver::has_kernel_timestamps(self)
+    }
     fn captures(&self) -> bool {
         Driver::captures(self)
     }

@@ -3,6 +3,7 @@
 mod ends;
 mod erased;
 mod groups;
+mod kernel_timestamps;
 mod ranks;
 mod records;
 mod recovery;

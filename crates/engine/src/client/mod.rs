@@ -133,6 +133,9 @@ pub fn run<D: Driver>(
     // Every wake-up of any task polls the future of `block_on`, so that future does nothing but wait for this task.
     let phase = phase.clone();
     let supervisor = local.spawn_local(async move {
+        if phase.plan.kernel_timestamps {
+            reactor::timestamp_connections();
+        }
         let worker = Rc::new(Worker {
             phase: phase.clone(),
             start,

@@ -12,6 +12,7 @@ use crate::ingest::{Source, SourceStats};
 use crate::pacing::profile::Profile;
 use crate::pacing::simulated_clock::{ClockState, SimulatedClock};
 use crate::plan::{Plan, PlanError};
+use crate::reactor::Timestamping;
 use crate::recording::latest_answers::Kept;
 use crate::recording::second::State;
 use crate::recording::stream_end::StreamEnd;
@@ -56,6 +57,8 @@ pub struct Phase<D: Driver> {
     pub ended: OnceLock<Instant>,
     /// Set by the caller to close all sources: queued events are sent, then the phase ends.
     pub closing: AtomicBool,
+    /// Keeps the kernel's timestamps on, if the plan asks for them.
+    pub timestamping: Option<Timestamping>,
 }
 
 impl<D: Driver> Phase<D> {

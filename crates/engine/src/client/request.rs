@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{ClientSeat, Iteration, Stream, StreamEnd, Worker};
 use crate::client::retry_state::RetryState;
 use crate::client::stream_plan::{Choice, Group, StreamPlan, trace};
-use crate::driver::{Driver, ErrorClass, Failure, Reply};
+use crate::driver::{Driver, ErrorClass, Failure, Overhead, Reply};
 use crate::pacing::schedule::{salt, think};
 use crate::plan::Visible;
 use crate::recording::recorder::Times;
@@ -213,7 +213,9 @@ impl<D: Driver> Worker<D> {
                 // The span of the last poll; the request lasts from the first one.
                 self.recorder.borrow_mut().trace(choice.slot, self.times(stream, seat, start), &reply, false);
             }
-            let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
+            // The last poll's overhead is not that of the request.
+            let overhead = Overhead::default();
+            let Err(failure) = &reply.outcome else { return Reply { sent, overhead, ..reply } };
             if next > end {
                 // Without an answer, visibility is unknown: keep the error class.
                 let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);

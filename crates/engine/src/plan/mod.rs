@@ -51,6 +51,9 @@ pub struct Plan {
     /// Whether each worker has a core of its own and waits awake shortly before a request is due.
     #[serde(default)]
     pub spin: bool,
+    /// Whether to record the generator's overhead by the kernel's timestamps of requests and answers.
+    #[serde(default)]
+    pub kernel_timestamps: bool,
     /// The phase's name; part of the seed of its draws, and a label in records.
     pub phase: String,
     /// Start of the run, seconds of this machine's CLOCK_MONOTONIC: the origin of recorded times. By default
@@ -138,9 +141,10 @@ impl Plan {
     /// Returns a hash of the fields that all ranks of a phase must share.
     pub fn fingerprint(&self) -> u64 {
         let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, trace, .. } = self;
+        let stamps = self.kernel_timestamps;
         let version = env!("CARGO_PKG_VERSION");
         hash_name(&format!(
-            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {visible:?} {variables:?} {streams:?} {trace:?}"
+            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {visible:?} {variables:?} {streams:?} {trace:?} {stamps}"
         ))
     }
 }

@@ -10,10 +10,12 @@
 mod background;
 mod epoll;
 mod on_thread;
+pub mod overhead;
 mod stream;
 #[cfg(test)]
 mod tests;
 pub mod timer;
+mod timestamps;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -38,6 +40,7 @@ use self::timer::{SPIN, Timer};
 use crate::util::cpu;
 
 pub use self::stream::TcpStream;
+pub use self::timestamps::Timestamping;
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
@@ -52,6 +55,8 @@ pub struct Reactor {
     yielded: RefCell<Vec<Waker>>,
     /// The shortest look at the sockets while spinning.
     shortest: Cell<Duration>,
+    /// Whether new connections get the kernel's timestamps.
+    timestamps: Cell<bool>,
     root: Arc<Root>,
 }
 
@@ -147,6 +152,11 @@ pub fn is_running() -> bool {
     with_current(|_| ()).is_some()
 }
 
+/// Turns on the kernel's timestamps for new connections of this thread's reactor; does nothing without one.
+pub fn timestamp_connections() {
+    with_current(|reactor| reactor.timestamps.set(true));
+}
+
 /// Returns the timer of this thread's reactor, or a new one on the current Tokio runtime if there is none. Fails if the
 /// process has run out of file descriptors.
 pub fn timer(spins: bool) -> io::Result<Timer> {
@@ -219,7 +229,8 @@ impl Reactor {
         let root = Arc::new(Root { woken: AtomicBool::new(true), thread: thread_number(), event });
         let (sockets, yielded) = (RefCell::default(), RefCell::default());
         let shortest = Cell::new(Duration::MAX);
-        Ok(Self { poller, timer: Timer::of_reactor(spins), sockets, yielded, shortest, root })
+        let (timer, timestamps) = (Timer::of_reactor(spins), Cell::new(false));
+        Ok(Self { poller, timer, sockets, yielded, shortest, timestamps, root })
     }
 
     /// The timer of its tasks.

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -15,6 +16,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::on_thread::OnThread;
+use super::overhead::Overhead;
+use super::timestamps::{self, Timestamps};
 use super::{Reactor, poll_budget, with_current};
 
 /// The reported state of a socket, and the tasks that wait for it.
@@ -26,6 +29,8 @@ pub(super) struct Readiness {
     writable: Cell<bool>,
     /// Whether the peer has closed its direction or the connection is broken: the socket stays readable.
     closed: Cell<bool>,
+    /// Whether the kernel reports timestamps in the error queue. They raise the error flag, too.
+    timestamps: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
 }
@@ -33,7 +38,8 @@ pub(super) struct Readiness {
 impl Readiness {
     /// Notes an event and wakes the tasks that it concerns.
     pub fn report(&self, flags: EventFlags) {
-        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        // The kernel reports a broken TCP connection by both flags.
+        let broken = flags.intersects(EventFlags::HUP) || (flags.intersects(EventFlags::ERR) && !self.timestamps.get());
         if broken || flags.intersects(EventFlags::RDHUP) {
             self.closed.set(true);
         }
@@ -53,10 +59,13 @@ pub struct TcpStream {
     readiness: OnThread<Rc<Readiness>>,
     pub(super) token: u64,
     socket: std::net::TcpStream,
+    /// The kernel's timestamps, if they are on.
+    timestamps: Option<Box<OnThread<Timestamps>>>,
 }
 
 impl TcpStream {
-    /// Connects to `address`. Panics without a reactor on this thread.
+    /// Connects to `address`. Turns on the kernel's timestamps if the reactor says so and the kernel supports them.
+    /// Panics without a reactor on this thread.
     pub async fn connect(address: &SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
@@ -65,24 +74,46 @@ impl TcpStream {
             Err(error) => return Err(error.into()),
         }
         // An unconnected socket would be reported as closed, so it is registered only now.
-        let stream = Self::register(fd.into())?;
+        let mut stream = Self::register(fd.into())?;
         poll_fn(|cx| stream.poll_writable(cx)).await;
-        match stream.socket.take_error()? {
-            Some(error) => Err(error),
-            None => Ok(stream),
+        if let Some(error) = stream.socket.take_error()? {
+            return Err(error);
         }
+        let wanted = with_current(|reactor| reactor.timestamps.get()).unwrap_or_default();
+        if wanted && timestamps::turn_on(stream.socket.as_fd()).is_ok() {
+            stream.readiness.get().timestamps.set(true);
+            stream.timestamps = Some(Box::new(OnThread::new(Timestamps::default())));
+        }
+        Ok(stream)
     }
 
     /// Registers a socket with the reactor of this thread.
     fn register(socket: std::net::TcpStream) -> io::Result<Self> {
         let (token, readiness) = with_current(|reactor| reactor.register(socket.as_fd()))
             .ok_or_else(|| io::Error::other("connected outside a reactor"))??;
-        Ok(Self { readiness: OnThread::new(readiness), token, socket })
+        Ok(Self { readiness: OnThread::new(readiness), token, socket, timestamps: None })
     }
 
     /// Sends small writes at once.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_nodelay(on)
+    }
+
+    /// Starts a request for [`Self::overhead`], before its first byte is written.
+    #[inline]
+    pub fn begin_request(&self) {
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.get().begin();
+        }
+    }
+
+    /// Returns the generator's overhead in a request whose answer was read, by the kernel's timestamps; unknown if they
+    /// are off. `sent` and `done`: right before its first byte was written, and right after the last byte was read.
+    #[inline]
+    pub fn overhead(&self, sent: Instant, done: Instant) -> Overhead {
+        self.timestamps
+            .as_ref()
+            .map_or_else(Overhead::default, |timestamps| timestamps.get().overhead(self.socket.as_fd(), sent, done))
     }
 
     /// Reads available bytes; `WouldBlock` if none are. Makes a system call only after the kernel has reported an
@@ -124,6 +155,9 @@ impl TcpStream {
             match write(&mut &self.socket) {
                 Ok(count) => {
                     budget.made_progress();
+                    if let Some(timestamps) = &self.timestamps {
+                        timestamps.get().wrote(self.socket.as_fd(), count);
+                    }
                     // A partial write has filled the socket.
                     if count < len {
                         readiness.writable.set(false);
@@ -177,7 +211,12 @@ impl AsyncRead for TcpStream {
         let budget = ready!(poll_budget(cx));
         // SAFETY: The kernel only writes to it.
         let unfilled = unsafe { space.unfilled_mut() };
-        match self.try_read_by(unfilled.len(), || Ok(rustix::io::read(&self.socket, &mut *unfilled)?.0.len())) {
+        let len = unfilled.len();
+        let read = || match &self.timestamps {
+            None => Ok(rustix::io::read(&self.socket, &mut *unfilled)?.0.len()),
+            Some(timestamps) => timestamps.get().read(self.socket.as_fd(), unfilled),
+        };
+        match self.try_read_by(len, read) {
             Ok(count) => {
                 budget.made_progress();
                 // SAFETY: The kernel has written these bytes.

@@ -317,3 +317,77 @@ fn a_value_of_another_thread_is_refused_and_not_dropped_there() {
     assert!(lost.join().unwrap());
     assert_eq!(Rc::strong_count(&kept), 2, "it was leaked");
 }
+
+/// Sends requests of `len` bytes and reads each answer late. Checks that the delay is overhead of the generator.
+async fn read_late(len: usize) {
+    let _stamped = Timestamping::start().unwrap();
+    timestamp_connections();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut question = vec![0; len];
+        while stream.read_exact(&mut question).is_ok() {
+            stream.write_all(b"answer").unwrap();
+            tell.send(Instant::now()).unwrap();
+        }
+    });
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let (question, mut answer) = (vec![7; len], [0; 6]);
+    for _ in 0..3 {
+        let sent = Instant::now();
+        stream.begin_request();
+        stream.write_all(&question).await.unwrap();
+        let answered = told.recv().unwrap();
+        while answered.elapsed() < 3 * (answered - sent) {}
+        stream.read_exact(&mut answer).await.unwrap();
+        let done = Instant::now();
+        let overhead = stream.overhead(sent, done);
+        let total = overhead.total().unwrap();
+        // The kernel had the answer before the server's call returned. Readings of two clocks differ slightly.
+        assert!(total + Duration::from_micros(20) >= done - answered && total < done - sent, "{len}: {overhead:?}");
+        assert!(!overhead.is_receive_only(), "{len}: {overhead:?}");
+        assert!(stream.try_read(&mut answer).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    }
+    drop(stream);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_late_read_is_overhead_of_the_generator() {
+    for len in [3, 8 << 20] {
+        run_each(false, || read_late(len));
+    }
+}
+
+#[test]
+fn a_connection_without_timestamps_has_no_overhead() {
+    run_each(false, || async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(&listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let sent = Instant::now();
+        stream.begin_request();
+        stream.write_all(b"ask").await.unwrap();
+        server.write_all(b"answer").unwrap();
+        stream.read_exact(&mut [0; 6]).await.unwrap();
+        assert_eq!(stream.overhead(sent, Instant::now()).total(), None);
+    });
+}
+
+#[test]
+fn a_connection_with_timestamps_that_the_server_resets_ends() {
+    run_each(false, || async {
+        let _stamped = Timestamping::start().unwrap();
+        timestamp_connections();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(&listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().unwrap();
+        stream.write_all(b"ask").await.unwrap();
+        // Unread bytes turn the close into a reset.
+        while server.peek(&mut [0; 3]).unwrap() < 3 {}
+        drop(server);
+        assert!(stream.read_exact(&mut [0; 6]).await.is_err());
+    });
+}

@@ -95,8 +95,7 @@ impl Files {
             self.row(&slots[slot], measured, second, cell)?;
             let operation = slots[slot].name();
             let suffix = if measured { "" } else { "/warmup" };
-            let abandoned = ("abandoned", cell.abandoned.as_ref());
-            for (measure, histogram) in cell.measures().into_iter().chain([abandoned]) {
+            for (measure, histogram) in cell.measures().into_iter().chain(cell.further_measures()) {
                 if let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) {
                     let tag = format!("{}/{operation}/{measure}{suffix}", self.phase);
                     self.log.write(&tag, second, histogram)?;

@@ -1,6 +1,6 @@
 //! Writes `histograms.hlog`, an HdrHistogram log (version 1.3), in nanoseconds. Tags:
-//! `PHASE/OPERATION/response`, `.../service`, `.../failure`, `.../setup` and `.../abandoned`, with the suffix
-//! `/warmup` for the warm-up; `generator/lateness`, `generator/lag`.
+//! `PHASE/OPERATION/response`, `.../service`, `.../failure`, `.../setup`, `.../abandoned`, `.../overhead` and
+//! `.../corrected`, with the suffix `/warmup` for the warm-up; `generator/lateness`, `generator/lag`.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};

@@ -406,7 +406,8 @@ fn spawn_worker<D: Driver>(
         let window = phase.clone();
         let warmup = move || window.warmup();
         let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty)
-            .with_deadlines(phase.plan.deadlines());
+            .with_deadlines(phase.plan.deadlines())
+            .with_kernel_timestamps(phase.plan.kernel_timestamps);
         let pinned = phase.cores.get(thread as usize).map_or(Ok(()), |core| own_cores::pin(*core));
         pinned.and_then(|()| client::run(&phase, thread, start, recorder)).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));

@@ -486,6 +486,7 @@ class ExperimentFile(Model):
     connections: Annotated[int, Field(ge=1)] | None = None
     samples: bool = False
     spin: bool = False
+    kernel_timestamps: bool = False
     allow_bad: bool = False
     prices: Prices | None = None
 

@@ -62,7 +62,7 @@ def check_load(
         require_ports(phase)
         _require_one_manager(phase, load["ranks"])
         plan = phase.plan(seed=0, hosts=hosts, driver=driver, target=full_target, **load)
-        validate_plan({**plan, **generator.tracing()})
+        validate_plan({**plan, **generator.tracing(), **generator.timestamping()})
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:

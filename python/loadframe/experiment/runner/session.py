@@ -441,7 +441,7 @@ class Session:
             plan["spin"] = True
         if self.generator.samples and kept is not None:
             plan["samples"] = True
-        plan |= self.generator.tracing()
+        plan |= {**self.generator.tracing(), **self.generator.timestamping()}
         for name, source in phase.sources.items():
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")

@@ -91,6 +91,26 @@ class GrowthFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """The generator's overhead in the service times of an operation, by the kernel's timestamps.
+
+    The kernel stamps the sending of a request and the arrival of the last byte of its answer. The corrected time is the
+    time between both; the rest of the service time is overhead.
+    """
+
+    overhead: Latency = field(metadata=doc_metadata("the generator's part of the service time, successes: "))
+    corrected: Latency = field(metadata=doc_metadata("service time without this part, successes: "))
+    without: int = field(
+        metadata=doc_metadata("successes without timestamps, which `overhead` and `corrected` omit", "requests")
+    )
+    receive_only: int = field(
+        metadata=doc_metadata(
+            "successes with the timestamp of the answer only, whose overhead omits the sending", "requests"
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class FailureMessage:
     """Failures of one operation with the same message, ignoring numbers in it."""
 
@@ -144,6 +164,7 @@ class OperationFigures(Figures):
         ),
     )
     growth: GrowthFigures | None = field(default=None, metadata=doc_metadata("", absent=True))
+    kernel_times: KernelTimes | None = field(default=None, metadata=doc_metadata("", absent=True))
     parts: Mapping[str, PartFigures] = field(
         default_factory=dict, metadata=doc_metadata("this part of the operation: ", of="PART")
     )

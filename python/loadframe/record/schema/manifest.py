@@ -150,6 +150,9 @@ class GeneratorSetup:
     spin: bool | None = field(
         default=None, metadata=doc_metadata("whether each worker had its own core and waited awake for due requests")
     )
+    kernel_timestamps: bool | None = field(
+        default=None, metadata=doc_metadata("whether the kernel's timestamps of requests and answers were recorded")
+    )
     members: tuple[RankPlace, ...] = field(default=(), metadata=doc_metadata(""))
     nearest: Mapping[str, Any] = field(
         default_factory=dict,

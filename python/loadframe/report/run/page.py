@@ -28,6 +28,7 @@ from loadframe.report.labels import (
     errors_text,
     few_text,
     first_failure_texts,
+    kernel_times_texts,
     load_text,
     overruns_texts,
     recall_text,
@@ -399,6 +400,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
                 *reconnects_texts(phase),
                 *retries_texts(phase),
                 *setup_texts(phase),
+                *kernel_times_texts(phase),
                 *delayed_texts(run, phase),
             )
         ]

@@ -24,6 +24,7 @@ from loadframe.report.labels import (
     few_text,
     first_failure_texts,
     growth_text,
+    kernel_times_texts,
     load_text,
     messages_texts,
     overruns_texts,
@@ -123,6 +124,7 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
             *reconnects_texts(phase),
             *retries_texts(phase),
             *setup_texts(phase),
+            *kernel_times_texts(phase),
             *delayed_texts(run, phase),
         ):
             console.print(Text(words, style="yellow"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{ErrorClass, Reply};
+use crate::driver::{ErrorClass, Overhead, Reply};
 use crate::recording::durations::{clear, histogram, record};
 use crate::recording::reconnects;
 
@@ -38,6 +38,10 @@ pub struct Counts {
     pub relevant: u64,
     /// Relevant documents found in the answers.
     pub relevant_found: u64,
+    /// Successes without the kernel's timestamp of their answer, in a phase that asks for timestamps.
+    pub unstamped: u64,
+    /// Successes with the kernel's timestamp of their answer, but not of their sending.
+    pub receive_only: u64,
     /// Failed requests by class. A bulk request with failed items counts once.
     pub errors: [u64; ErrorClass::ALL.len()],
 }
@@ -57,6 +61,8 @@ impl Counts {
         self.reconnects += other.reconnects;
         self.relevant += other.relevant;
         self.relevant_found += other.relevant_found;
+        self.unstamped += other.unstamped;
+        self.receive_only += other.receive_only;
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
             *mine += theirs;
         }
@@ -119,6 +125,11 @@ pub struct Cell {
     /// Waits, since they were scheduled, of the requests without an answer at the end of the phase. Allocated
     /// there.
     pub abandoned: Option<Histogram<u64>>,
+    /// The generator's overhead in the service time of the successes with kernel timestamps. Allocated at the first
+    /// one.
+    pub overhead: Option<Histogram<u64>>,
+    /// The service time of these successes without the overhead.
+    pub corrected: Option<Histogram<u64>>,
     /// Attempts and documents by host.
     pub nodes: Vec<Served>,
     /// Requests in flight at the end of the second.
@@ -138,6 +149,8 @@ impl Cell {
             failure: None,
             setup: None,
             abandoned: None,
+            overhead: None,
+            corrected: None,
             nodes: Vec::new(),
             unanswered: 0,
             oldest_unanswered: Duration::ZERO,
@@ -151,7 +164,8 @@ impl Cell {
         clear(&mut self.response);
         clear(&mut self.service);
         // Free the rare histograms, since the next second usually does not need them.
-        for rare in [&mut self.failure, &mut self.setup, &mut self.abandoned] {
+        let times = [&mut self.failure, &mut self.setup, &mut self.abandoned, &mut self.overhead, &mut self.corrected];
+        for rare in times {
             *rare = rare.take().filter(|durations| !durations.is_empty());
             if let Some(durations) = rare {
                 durations.reset();
@@ -184,6 +198,20 @@ impl Cell {
         record(self.failure.get_or_insert_with(histogram), duration);
     }
 
+    /// Counts the generator's overhead in a success that took `service`.
+    #[cold]
+    pub(super) fn stamp(&mut self, overhead: Overhead, service: Duration) {
+        let Some(share) = overhead.total() else {
+            self.counts.unstamped += 1;
+            return;
+        };
+        self.counts.receive_only += u64::from(overhead.is_receive_only());
+        // Two readings of clocks may disagree by less than a microsecond.
+        let share = share.min(service);
+        record(self.overhead.get_or_insert_with(histogram), share);
+        record(self.corrected.get_or_insert_with(histogram), service - share);
+    }
+
     /// Counts the wait of a request without an answer at the end of the phase.
     pub(super) fn abandon(&mut self, wait: Duration) {
         record(self.abandoned.get_or_insert_with(histogram), wait);
@@ -199,6 +227,15 @@ impl Cell {
         ]
     }
 
+    /// Returns the histograms that only the log has, with their names there; `None` for an empty one.
+    pub fn further_measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 3] {
+        [
+            ("abandoned", self.abandoned.as_ref()),
+            ("overhead", self.overhead.as_ref()),
+            ("corrected", self.corrected.as_ref()),
+        ]
+    }
+
     /// Adds another cell, exactly, since the layouts are equal.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
@@ -209,6 +246,8 @@ impl Cell {
             (&mut self.failure, &other.failure),
             (&mut self.setup, &other.setup),
             (&mut self.abandoned, &other.abandoned),
+            (&mut self.overhead, &other.overhead),
+            (&mut self.corrected, &other.corrected),
         ];
         for (mine, theirs) in rare {
             if let Some(theirs) = theirs {

@@ -51,6 +51,8 @@ pub struct Recorder {
     samples: bool,
     /// Times after a request was due, against which to count it.
     deadlines: Vec<Duration>,
+    /// Whether to record the generator's overhead by the kernel's timestamps.
+    kernel_timestamps: bool,
     measured_from: Instant,
     /// Returns the warm-up as it is known now.
     warmup: Box<dyn Fn() -> Duration + Send>,
@@ -80,6 +82,7 @@ impl Recorder {
             start,
             samples,
             deadlines: Vec::new(),
+            kernel_timestamps: false,
             measured_from: start + warmup(),
             warmup: Box::new(warmup),
             second_ends: start + SECOND,
@@ -93,6 +96,11 @@ impl Recorder {
     /// Returns the recorder, which also counts requests against `deadlines`: times after a request was due.
     pub fn with_deadlines(self, deadlines: Vec<Duration>) -> Self {
         Self { deadlines, ..self }
+    }
+
+    /// Returns the recorder. `on`: it also records the generator's overhead by the kernel's timestamps.
+    pub fn with_kernel_timestamps(self, on: bool) -> Self {
+        Self { kernel_timestamps: on, ..self }
     }
 
     /// Records a finished request, which is still listed in `waiting`. It counts in the second in which it
@@ -114,7 +122,11 @@ impl Recorder {
         if !self.deadlines.is_empty() {
             self.count_deadlines(slot, times, &reply);
         }
+        let kernel_timestamps = self.kernel_timestamps;
         let cell = self.cell(slot, scheduled);
+        if kernel_timestamps && reply.outcome.is_ok() {
+            cell.stamp(reply.overhead, reply.done.saturating_duration_since(reply.sent));
+        }
         cell.exchanged(&reply, in_window);
         let counts = &mut cell.counts;
         counts.requests += 1;

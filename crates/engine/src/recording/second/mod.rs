@@ -65,6 +65,8 @@ struct CellValue {
     failure: Sparse,
     setup: Sparse,
     abandoned: Sparse,
+    overhead: Sparse,
+    corrected: Sparse,
     nodes: BTreeMap<String, Served>,
     unanswered: u64,
     oldest_unanswered: Duration,
@@ -97,6 +99,8 @@ impl Second {
                 failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
                 setup: cell.setup.as_ref().map(Sparse::of).unwrap_or_default(),
                 abandoned: cell.abandoned.as_ref().map(Sparse::of).unwrap_or_default(),
+                overhead: cell.overhead.as_ref().map(Sparse::of).unwrap_or_default(),
+                corrected: cell.corrected.as_ref().map(Sparse::of).unwrap_or_default(),
                 nodes: nodes.map(|(node, served)| (name(hosts, node), *served)).collect(),
                 unanswered: cell.unanswered,
                 oldest_unanswered: cell.oldest_unanswered,
@@ -141,8 +145,10 @@ impl Second {
     /// Parses the output of [`Self::to_bytes`], or returns the error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("cannot parse a second: {error}"))?;
-        let histograms = (second.cells.values())
-            .flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup, &part.abandoned]);
+        let histograms = second.cells.values().flat_map(|part| {
+            let CellValue { response, service, failure, setup, abandoned, overhead, corrected, .. } = part;
+            [response, service, failure, setup, abandoned, overhead, corrected]
+        });
         if !histograms.chain([&second.lateness, &second.lag]).all(Sparse::is_valid) {
             return Err("cannot parse a second: a histogram has another layout".into());
         }
@@ -263,6 +269,8 @@ impl CellValue {
         self.failure.add(&other.failure);
         self.setup.add(&other.setup);
         self.abandoned.add(&other.abandoned);
+        self.overhead.add(&other.overhead);
+        self.corrected.add(&other.corrected);
         for (node, served) in other.nodes {
             self.nodes.entry(node).or_default().add(served);
         }
@@ -280,6 +288,8 @@ impl CellValue {
             (&self.failure, &mut cell.failure),
             (&self.setup, &mut cell.setup),
             (&self.abandoned, &mut cell.abandoned),
+            (&self.overhead, &mut cell.overhead),
+            (&self.corrected, &mut cell.corrected),
         ];
         for (rare, durations) in rare {
             if *rare != Sparse::default() {

@@ -18,6 +18,7 @@ use crate::pacing::profile::Profile;
 use crate::plan::{
     Level, MixOrder, Pacing, Plan, PlanError, Sampling, Stop, Stream, Think, ThinkDraw, Tracing, Visible,
 };
+use crate::reactor::Timestamping;
 use crate::recording::latest_answers::Kept;
 use crate::recording::slot::Slot;
 use crate::run::descriptors;
@@ -39,6 +40,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         );
         return Err(PlanError::new(cause).within("target"));
     }
+    let timestamping = plan.kernel_timestamps.then(|| timestamping(&plan.target.driver, &driver)).transpose()?;
     if let Some(connections) = plan.target.connections {
         driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
     }
@@ -202,9 +204,27 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             ended: OnceLock::new(),
             closing: AtomicBool::new(false),
             together,
+            timestamping,
         },
         slots,
     ))
+}
+
+/// Starts kernel timestamps. Refuses them if the driver (`name`) does not read them, or if the kernel has none.
+fn timestamping<D: Driver>(name: &str, driver: &D) -> Result<Timestamping, PlanError> {
+    if !driver.has_kernel_timestamps() || driver.uses_tokio() {
+        let cause = format!(
+            "kernel timestamps require connections of the engine, which the driver {name:?} does not use: remove \
+             \"kernel_timestamps\""
+        );
+        return Err(PlanError::new(cause).within("target"));
+    }
+    Timestamping::start().map_err(|error| {
+        PlanError::machine(format!(
+            "this kernel does not provide timestamps of connections (SO_TIMESTAMPING: {error}): remove \
+             \"kernel_timestamps\""
+        ))
+    })
 }
 
 /// Counters of a phase's operations, in the order of [`Phase::counters`], each with the stream that uses it.
