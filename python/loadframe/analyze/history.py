@@ -359,7 +359,7 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    Series of maxima have only runs of a similar length: that of most runs in `like`, else that of the newest run.
+    Series of maxima have only runs of a similar length: as most runs in `like`, else as the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):

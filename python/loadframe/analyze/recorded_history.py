@@ -64,7 +64,7 @@ _UNKNOWN_START = Rule(
     "{runs:counted run} without a recorded start: the history leaves them out",
     "record the runs with this version",
 )
-#: What to do about points that a series lacks, by the reason.
+#: Remedies for points that a series lacks, by the reason.
 _REMEDIES = {
     NO_FIGURE: "see why with `loadframe report` of their runs",
     NOTHING: "find out why: this is worse than any change of a level",

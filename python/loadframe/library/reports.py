@@ -55,7 +55,7 @@ def save_text(text: str, path: str | os.PathLike[str]) -> Path:
 def default_file(folder: Path, name: str) -> Path:
     """Return the path of a file that a command writes to `folder` by default. BadInput if it is a symbolic link.
 
-    The folder can be a copy from another user, whose link would make the command overwrite a file elsewhere.
+    The folder can be a copy from another user: a link in it would make the command overwrite a file elsewhere.
     """
     target = folder / name
     if target.is_symlink():

@@ -184,7 +184,7 @@ def _basis(capacity: Capacity) -> str:
 
 
 def _without_answer(capacity: Capacity) -> str:
-    """Write how many searches are not finished or have no answer; empty if the figure has all of them."""
+    """Write how many searches are unfinished or without an answer; empty if the figure has all of them."""
     unfinished = sum(search.answer is None for search in capacity.searches)
     invalid = len(capacity.searches) - len(capacity.conclusive) - unfinished
     counts = [

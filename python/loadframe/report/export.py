@@ -152,7 +152,7 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`, one and two columns wide."""
     taken: set[str] = set()
     for figure in {figure.name: figure for figure in figures}.values():
-        # Names can differ in capitals only, such as those of runs.
+        # Names can differ in capitals only, such as names of runs.
         name = next(_free_names(_file_name(figure.name), taken))
         for column, width in _COLUMNS.items():
             svg = draw(replace(figure, width=width), font=_FONT)

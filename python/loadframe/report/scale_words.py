@@ -86,7 +86,7 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
 
 
 def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
-    """Return why a ratio has no finite interval, as a sentence; `treatments`, if any is repeated, show the variance."""
+    """Return why a ratio lacks a finite interval, as a sentence. Repeated `treatments`, if any, show the variance."""
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
     return f"{none} has two valid runs, so the variance between runs is unknown."

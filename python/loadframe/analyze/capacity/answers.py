@@ -383,7 +383,7 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
     low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
     least, most = math.exp(low), math.exp(high)
     kinds = {answer.kind for answer in answers}
-    # A tried rate in the place of a capacity beyond it hides variance: the interval alone may exclude the capacity.
+    # A tried rate instead of a capacity beyond it hides variance: the interval alone may exclude the capacity.
     if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND}:
         least, most = min(least, *(answer.rate or 0.0 for answer in answers)), math.inf
     if Kind.NONE in kinds:

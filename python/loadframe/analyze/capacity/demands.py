@@ -222,7 +222,7 @@ def _none_known(answer: Demand, largest: int, load: str) -> str:
 
 
 def _not_measured(untested: Sequence[int]) -> str:
-    """Write that these successive numbers of nodes were not measured; of many, name the first and the last."""
+    """Write that these successive numbers of nodes were not measured. Name only the first and last of many."""
     few = len(untested) < _LISTED
     numbers = format_nodes(*untested) if few else f"{untested[0]} to {format_nodes(untested[-1])}"
     return f"{numbers} {'was' if tuple(untested) == (1,) else 'were'} not measured"

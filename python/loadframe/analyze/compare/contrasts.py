@@ -320,7 +320,7 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
 
 
 def of_one_length(measure: Measure, first: Group, second: Group) -> tuple[Group, Group]:
-    """Return both groups without the valid runs whose maxima do not compare with those of the second group.
+    """Return both groups without the valid runs with maxima that do not compare with the second group.
 
     A first group with no other runs stays whole: `Contrast.short` then says which side is too short.
     """
@@ -342,7 +342,7 @@ def _contrast(
 ) -> Contrast:
     """Return the contrast of the two groups, with an unadjusted p and an open outcome.
 
-    `failed` counts the failed runs of each side, also of those that the measure excludes.
+    `failed` counts the failed runs of each side, also of runs that the measure excludes.
     """
     first, second = sides
     zeros = [side.label in dict(values.without_logarithm) for side in (first, second)]

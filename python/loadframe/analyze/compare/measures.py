@@ -159,7 +159,7 @@ class Measure:
         return not self.is_maximum or any(max(pair) <= _LONGER * min(pair) for pair in pairs)
 
     def typical(self, runs: Iterable[RecordedRun]) -> RecordedRun | None:
-        """Return the run with the median duration of those that have this measure; None without any."""
+        """Return the run of median duration among the runs with this measure. None: there is none."""
         known = sorted((run for run in runs if self.of(run) is not None), key=lambda run: self._length(run)[1])
         return known[len(known) // 2] if known else None
 

@@ -83,7 +83,7 @@ class Noise:
         return half_width(self.relative_error(runs), self.freedom)
 
     def or_own(self, values: Sequence[float]) -> "Noise":
-        """Return this spread, or that of one treatment's `values` if it is larger: response times vary unequally."""
+        """Return this spread, or the spread of one treatment's `values` if larger: response times vary unequally."""
         alone = pooled_noise([values])
         return alone if alone.freedom and alone.variation > self.variation else self
 

@@ -105,7 +105,7 @@ class KernelTimes:
     )
     receive_only: int = field(
         metadata=doc_metadata(
-            "successes with the timestamp of the answer only, whose overhead omits the sending", "requests"
+            "successes with the answer's timestamp only: their overhead omits the sending", "requests"
         )
     )
 

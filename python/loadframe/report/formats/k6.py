@@ -5,7 +5,7 @@ Loadframe records no service times of failures. If requests failed, the summary 
 `expected_response:true`. The custom metric `response_time` is done - scheduled of successes.
 
 As in k6, `http_reqs` and `http_req_failed` count finished requests. Dropped requests are `dropped_iterations` only.
-Requests without an answer at the end of the phase count nowhere: k6 takes no sample of an interrupted request.
+Requests without an answer at the end of the phase count nowhere: k6 does not sample interrupted requests.
 """
 
 import hashlib

@@ -148,7 +148,7 @@ def _ranges(
 def _scrolled(
     request: Any, addresses: Sequence[str], name: str, query: Mapping[str, Any]
 ) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return index, sequence number and source of all hits of a query; without hits that have no source."""
+    """Return index, sequence number and source of all hits of a query; hits without a source are left out."""
     body = {"size": _PAGE, "query": query, "sort": [_NUMBER]}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
     sampled: list[tuple[str, int, dict[str, Any]]] = []

@@ -145,7 +145,7 @@ class Distribution(Protocol):
     """A distribution of the values of a field."""
 
     def like(self, values: Sequence[Any], place: int, run: Run) -> Any:
-        """Return a random value that resembles `values[place]`; `values` are those of a run of sampled documents."""
+        """Return a random value that resembles `values[place]`; `values` come from a run of sampled documents."""
 
 
 class Weighted(Generic[_Value]):
@@ -292,7 +292,7 @@ class Keywords:
     """Keywords. Values from several places of the collection have stable pseudonyms, others one per run."""
 
     def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
-        """Prepare pseudonyms of `texts`, which must not be empty; `span` texts are those of a run of documents.
+        """Prepare pseudonyms of `texts`, which must not be empty; a run of documents has `span` texts.
 
         Repeated keywords get their pseudonyms now, because queries need them before documents are drawn.
         """
@@ -325,7 +325,7 @@ class Text:
     """
 
     def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
-        """Count words and pairs of `texts`, which must not be empty; `span` texts are those of a run of documents."""
+        """Count words and pairs of `texts`, which must not be empty; a run of documents has `span` texts."""
         self._pseudonyms = pseudonyms
         words = [WORD.findall(text) for text in texts]
         counts = Counter(word for text in words for word in text)
@@ -410,7 +410,7 @@ _POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
 def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distribution:
     """Return the distribution that fits texts: dates, points, text or keywords.
 
-    `span` texts are those of a run of documents.
+    a run of documents has `span` texts.
     """
     parsed = read_all(texts)
     if parsed is not None:

@@ -259,7 +259,7 @@ class Profile:
     def documents(self, count: int, unique: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield `count` random documents. Values of the top-level fields `unique` do not repeat.
 
-        They come in runs, each of which resembles a run of sampled documents, in about the order of the sample.
+        They come in runs. Each resembles a run of sampled documents, in about the order of the sample.
         """
         rng = random.Random(f"documents:{self._seed}")
         distinct = {name: _DistinctValues(self.root.fields[name]) for name in unique}

@@ -35,7 +35,7 @@ _HEX = frozenset("abcdefABCDEF")
 WORD = re.compile(r"\w+")
 #: Neighbours in a text or an array stay neighbours if at least this many texts or arrays share the pair.
 _SHARED = 5
-#: The most values whose pairs are counted; pairs need much memory.
+#: Maximum number of values with counted pairs, which need much memory.
 _COUNTED = 2_000_000
 #: The fewest runs of a sample in which values of one run only are local.
 _RUNS = 20
@@ -89,7 +89,7 @@ def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
 
 
 def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Value, _Value]]:
-    """Return the pairs of neighbours that several sequences share; of many long sequences, every nth is counted."""
+    """Return the pairs of neighbours that several sequences share. In many long sequences, it counts every nth."""
     step = 1 + sum(map(len, sequences)) // _COUNTED
     counts = Counter(pair for sequence in sequences[::step] for pair in set(pairwise(sequence)))
     return frozenset(pair for pair, count in counts.items() if count >= _SHARED)
@@ -160,7 +160,7 @@ class Parts:
     """
 
     def __init__(self, texts: Sequence[str], span: int) -> None:
-        """Find the shared words and the shared beginning of `texts`; `span` texts are those of a run of documents."""
+        """Find the shared words and the shared beginning of `texts`; a run of documents has `span` texts."""
         distinct = set(texts)
         words = Counter(word for text in distinct for word in set(WORD.findall(text)))
         self.words = frozenset(word for word, count in words.items() if count > 1)
