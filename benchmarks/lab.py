@@ -216,16 +216,13 @@ def _comment(file: Path) -> str:
 
 
 def _commit() -> str:
-    """Return the short hash of the current commit, with `+` if source files differ from it."""
-    git = ("git", "-C", str(ROOT))
-    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    changed = subprocess.run(
-        [*git, "status", "--porcelain", "--untracked-files=no", "--", "python", "crates", "benchmarks", "experiments"],
-        capture_output=True,
-        text=True,
-        check=True,
+    """Return the short hash of the last commit of the source files, with `+` if they differ from it."""
+    git, sources = ("git", "-C", str(ROOT)), ("--", "python", "crates", "benchmarks", "experiments", "examples")
+    last, changed = (
+        subprocess.run([*git, *command, *sources], capture_output=True, text=True, check=True).stdout.strip()
+        for command in (("log", "-1", "--format=%h"), ("status", "--porcelain", "--untracked-files=no"))
     )
-    return commit.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    return f"{last}{'+' if changed else ''}"
 
 
 def _machine() -> str:
