@@ -250,7 +250,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// Queries the events of a batch; returns for each whether it was found.
+            /// Queries the events of a batch, which `operation` ingested. Returns the reply, and for each event whether it
+            /// was found; an empty vector if the reply is a failure.
             async fn look_for(
                 &self,
                 connection: &mut AnyConnection,

@@ -176,9 +176,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(PlanError::new("visible: this driver cannot query ingested events: remove it"))
     }
 
-    /// Queries all events of a batch at once. Returns the reply, and for each event of the batch whether it was
-    /// found. The batch has ids, kinds and times, but no lines. Use a read with normal query visibility, not one that
-    /// sees writes earlier.
+    /// Queries all events of a batch at once, which `operation` ingested. Returns the reply, and for each event of the
+    /// batch whether it was found; an empty vector if the reply is a failure. The batch has ids, kinds and times, but no
+    /// lines. Use a read with normal query visibility, not one that sees writes earlier.
     fn look_for(
         &self,
         _connection: &mut Self::Connection,

@@ -234,10 +234,10 @@ def _times(
     figures: Mapping[int, Mapping[str | None, LimitedFigures]],
     groups: Sequence[Sequence[RecordedRun]],
 ) -> Iterator[Estimate | None]:
-    """Yield the percentile of response times of each group, s, or None if it is unknown.
+    """Yield each group's percentile of response times, s: the geometric mean over its runs; None if it is unknown.
 
-    `name` is the operation of the limit (None: the general limit). `figures` are those of `_limited` by the run's
-    `id()`.
+    It is infinite if too many requests of a run had no answer, and 0 without failures if the limit is on failures only.
+    `slo` has the limits of the operation `name` (None: of all). `figures` come from `_limited`, by the run's `id()`.
     """
 
     def response(run: RecordedRun) -> Figure:

@@ -282,7 +282,11 @@ class Overlap:
 
 
 def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overlap]:
-    """Return the overlap of the deficit by second (not all 0) with each activity's busy seconds."""
+    """Return each activity's share of the deficit, its share of all seconds, and the p-value of their overlap.
+
+    `lost` is the deficit of each second (not all 0), `busy` the busy seconds of each activity, of equal length. The
+    p-values are corrected for the number of activities, so pass all of them at once.
+    """
     if not busy:
         return []
     total = lost.sum()

@@ -123,7 +123,7 @@ class Distribution(Protocol):
     """Interface of a histogram: quantiles and the mean."""
 
     def quantile(self, q: float) -> float | None:
-        """Return a quantile; None if the histogram is empty."""
+        """Return the quantile `q` (0 to 1), s, or an upper bound of it; None if a histogram is empty."""
 
     @property
     def mean(self) -> float | None:
@@ -138,7 +138,7 @@ class _FromSummary:
     mean: float | None
 
     def quantile(self, q: float) -> float | None:
-        """Return an upper bound of a quantile, s: the next larger recorded one; infinite above the last."""
+        """Return an upper bound of a quantile, s: the next larger recorded one; infinite without one, never None."""
         return next((value for at, value in self.points if q <= at), math.inf)
 
     def least(self, q: float) -> float:

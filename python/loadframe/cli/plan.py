@@ -90,9 +90,9 @@ def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "
 
 
 def _finished(path: Path, question: "Question") -> str | None:
-    """Return a sentence on an experiment whose planned runs are all recorded; None for others.
+    """Return a sentence if all planned runs of an experiment are recorded, else None.
 
-    `path` is its folder, or its file if the runs are in the default folder.
+    `path` is its folder, or its file; the runs of a file are in the default folder. `question` was read from `path`.
     """
     folder = path if path.is_dir() else Path("results") / question.name
     if not path.is_dir():

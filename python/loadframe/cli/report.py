@@ -293,7 +293,11 @@ def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_
 
 
 def _write_statistics(path: Path, output: Path | None) -> None:
-    """Write the store's statistics of a run as CSV, with the columns that its store exports."""
+    """Write the store's statistics of a run as CSV to `output`, by default `statistics.csv` in the run's folder `path`.
+
+    The columns are those that the store exports; all recorded metrics for a user's own store. Prints the file's path.
+    BadInput without statistics.
+    """
     from loadframe.library.reports import default_file
     from loadframe.record import Run
     from loadframe.report.run.document import Column, statistics

@@ -251,7 +251,10 @@ class SpanPusher(_Sender):
         self._push()
 
     def _push(self) -> None:
-        """Send the waiting spans until none is left or the receiver fails."""
+        """Send the waiting spans in batches until none is left or a batch fails. Waits for the receiver.
+
+        A failed batch is counted as not accepted and lost. Failures are not raised.
+        """
         accepted = True
         while accepted and self._waiting:
             with self._lock:

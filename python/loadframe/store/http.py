@@ -35,15 +35,15 @@ class Http(Store):
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: an HTTP service cannot be downloaded."""
+        """Raise _not_ours: an HTTP service cannot be downloaded."""
         raise _not_ours()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse: Loadframe does not start HTTP services."""
+        """Raise _not_ours: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Refuse: Loadframe does not start HTTP services."""
+        """Raise _not_ours: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def version(self, addresses: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ class Http(Store):
         """Do nothing: an HTTP service does not have collections."""
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refuse: an HTTP service does not have collections."""
+        """Raise LoadframeError: an HTTP service does not have collections."""
         raise LoadframeError(f"cannot count {name}: an HTTP service does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

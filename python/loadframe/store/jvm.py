@@ -64,9 +64,9 @@ def _user_options(settings: Mapping[str, Any]) -> list[str]:
 
 
 def heap_size(settings: Mapping[str, Any], memory: int | None, *, besides: int) -> int:
-    """Return the heap in bytes: from the settings, or half of the memory limit, which leaves half for the page cache.
+    """Return the heap in bytes: the setting `heap`, else half of the limit `memory`, but 256 MiB to 31 GiB.
 
-    BadInput if less than `besides` bytes of the limit would remain.
+    512 MiB without both. The other half is for the page cache. BadInput if less than `besides` bytes would remain.
     """
     if "heap" in settings:
         size = parse_size(settings["heap"])

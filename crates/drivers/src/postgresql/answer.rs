@@ -79,7 +79,8 @@ impl Answer {
         }
     }
 
-    /// Returns the answer, or a failure if it has no row: the requested document is missing.
+    /// Returns the answer, or a failure (class `Client`) if it neither returned nor wrote a row, also by an update or
+    /// delete: no document has this id.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(Failure::new(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }

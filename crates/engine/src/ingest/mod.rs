@@ -285,9 +285,10 @@ impl Source {
         }
     }
 
-    /// Parses the content of a line; see [`Reader::parse`]. Refuses a line that is too long. `cut`: its end may be
-    /// missing, so only a complete object is accepted. Warns of the first time that seems to have a unit other than
-    /// milliseconds.
+    /// Parses the content of a line; `None` if a transformation drops the event. Appends a transformed line to `out`:
+    /// the range of the id is then within that line, otherwise within `line`. Refuses a line that is too long. `cut`:
+    /// its end may be missing, so only a complete object is accepted, and no text. Warns of the first time that seems
+    /// to have a unit other than milliseconds.
     fn parse(&self, line: &[u8], cut: bool, out: &mut Vec<u8>) -> Result<Option<EventFields>, Refusal> {
         if line.len() > self.plan.longest_line {
             return Err(Reason::TooLong.into());

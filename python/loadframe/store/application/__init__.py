@@ -434,7 +434,7 @@ class Application(Store):
         """Do nothing: an application does not have collections."""
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refuse: an application does not have collections."""
+        """Raise LoadframeError: an application does not have collections."""
         raise LoadframeError(f"cannot count {name}: an application does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -103,7 +103,7 @@ class Couchbase(Store):
         return launch.find(home)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: no package registry has Couchbase."""
+        """Raise _not_packaged: no package registry has Couchbase."""
         raise _not_packaged()
 
     def durability(self, settings: Mapping[str, Any]) -> str:

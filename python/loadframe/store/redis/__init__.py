@@ -104,7 +104,7 @@ class Redis(Store):
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: the package registries do not have Redis."""
+        """Raise BadInput: the package registries do not have Redis."""
         raise BadInput(
             f"redis {version} is not in the package registries".replace("  ", " "),
             remedy="install your system's redis-server or valkey-server, or give its folder with --home",

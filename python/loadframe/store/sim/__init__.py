@@ -37,7 +37,7 @@ class Sim(SearchStore):
         return super().installation(home) if home else FoundInstallation(VERSION, Path(sys.executable))
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: the only version needs no download."""
+        """Raise BadInput: the only version needs no download."""
         raise BadInput(f"unknown version {version} of the simulated store", remedy=f"use {VERSION}")
 
     def software(self, version: str) -> dict[str, str]:
@@ -75,11 +75,11 @@ class Sim(SearchStore):
         return NodePlan(files={}, folders=(), argv=argv, environment={"LANG": "C.UTF-8"}, facts={}, shared=(FOLDER,))
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Refuse: the simulated store keeps no documents."""
+        """Raise BadInput: the simulated store keeps no documents."""
         raise BadInput("the simulated store keeps no documents to sample", remedy="sample a file or a real store")
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Refuse: the simulated store keeps no documents."""
+        """Raise BadInput: the simulated store keeps no documents."""
         raise BadInput("the simulated store keeps no documents to count", remedy="use a real store")
 
     def begin_run(self, addresses: Sequence[str], seed: str) -> None:

@@ -435,7 +435,10 @@ class TrackConversion:
     dropped: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, kind: str, name: str) -> None:
-        """Record that an operation creates an object."""
+        """Record that an operation creates the object `name`, so that later operations on it are imported.
+
+        `kind` is `index`, `data stream`, a section of templates, or a path such as `/_snapshot`.
+        """
         self.made.setdefault(kind, set()).add(name)
 
     def has_made(self, kind: str, name: str) -> bool:
