@@ -235,7 +235,7 @@ def _kernel_times_text(operation: "OperationFigures") -> str | None:
     if times is None or not times.corrected.count + times.without:
         return None
     if not times.corrected.count:
-        return f"none of {counted(times.without, 'success', 'successes')} has any; the system may not provide them"
+        return f"none of {counted(times.without, 'success', 'successes')} has any"
     overhead, rest = (
         f"p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
         for latency in (times.overhead, times.corrected)

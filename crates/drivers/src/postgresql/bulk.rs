@@ -65,14 +65,15 @@ pub async fn ask(turn: &mut Turn<'_>, table: &Table, (bulk, only): (&Bulk, Optio
             }
         }
     }
-    let begun = (!ready.is_empty()).then(|| turn.connection.marks.begin());
+    let mut whole = None;
     for (chunk, statements, kept) in &ready {
+        let begun = turn.connection.marks.begin();
         send(turn, chunk, statements, (bulk.action, *kept), &mut tally).await;
+        // A failure can follow one that the server answered.
+        let answered = tally.first().is_none();
+        whole = Some(turn.connection.marks.end(begun, answered).after(whole));
     }
-    // A failure can follow one that the server answered.
-    let answered = tally.first().is_none();
-    let Exchanged { sent, done, overhead, .. } =
-        begun.map_or_else(Exchanged::never, |begun| turn.connection.marks.end(begun, answered));
+    let Exchanged { sent, done, overhead, .. } = whole.unwrap_or_else(Exchanged::never);
     let reply = Reply { overhead, ..tally.settle(sent, done) };
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {

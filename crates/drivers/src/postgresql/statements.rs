@@ -22,6 +22,7 @@ use crate::capture::Memory;
 use crate::crud::{Neutral, Scalar, Write};
 use crate::exchanges::{add_line, read_modify_write};
 use crate::net::deadline::{Deadline, Limit};
+use crate::net::exchange::Exchanged;
 use crate::net::marks::RequestStart;
 use crate::outcome::Outcome;
 
@@ -225,7 +226,8 @@ impl<'a> Turn<'a> {
             let asked = self.one(native, prepared.as_ref(), values).await;
             let reply = asked.reply();
             let mut part = reply.part(1);
-            (whole.done, whole.outcome) = (reply.done, reply.outcome);
+            add_times(&mut whole, &reply);
+            whole.outcome = reply.outcome;
             whole.documents += reply.documents;
             let Err(failure) = &whole.outcome else {
                 whole.parts.push(part);
@@ -253,7 +255,8 @@ impl<'a> Turn<'a> {
                     self.show("ROLLBACK", empty(), &undone);
                     let undone = undone.reply();
                     whole.parts.push(undone.part(2));
-                    (whole.done, whole.outcome) = (undone.done, undone.outcome);
+                    add_times(&mut whole, &undone);
+                    whole.outcome = undone.outcome;
                 } else if let Err(failure) = undone.answer {
                     whole.outcome = Err(failure);
                 }
@@ -268,7 +271,8 @@ impl<'a> Turn<'a> {
         if !committed {
             whole.documents = 0;
         }
-        (whole.done, whole.outcome) = (ended.done, ended.outcome);
+        add_times(&mut whole, &ended);
+        whole.outcome = ended.outcome;
         if transaction.expects_rollback {
             match &whole.outcome {
                 Ok(()) if committed => {
@@ -426,6 +430,12 @@ impl<'a> Turn<'a> {
             &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text),
         );
     }
+}
+
+/// Adds the times of a later statement to those of its transaction.
+fn add_times(whole: &mut Reply, later: &Reply) {
+    let both = Exchanged::of(whole).then(&Exchanged::of(later));
+    (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);
 }
 
 /// Whether the server answered a statement: without a `failure`, or with one that is neither a broken connection nor a

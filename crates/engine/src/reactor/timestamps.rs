@@ -122,10 +122,9 @@ impl Timestamps {
     pub fn read(&self, socket: BorrowedFd<'_>, space: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
         let mut control = Control::default();
         let (count, filled) = receive(socket, space, &mut control, 0)?;
-        if count > 0 {
-            let messages = Messages(bytes(&control, filled));
-            self.received.set(messages.filter_map(|message| message.stamp()).last());
-        }
+        // The end of the stream has no stamp: an answer that it completes stays without one.
+        let messages = Messages(bytes(&control, if count > 0 { filled } else { 0 }));
+        self.received.set(messages.filter_map(|message| message.stamp()).last());
         Ok(count)
     }
 
