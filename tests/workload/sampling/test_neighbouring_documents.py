@@ -55,9 +55,27 @@ def test_no_document_has_the_combination_of_a_sampled_one():
     made = list(Profile(rows, keep=["a", "b", "in.c", "in.d"]).documents(2000))
     for key in ("a", "b"):
         assert {d[key] for d in made} == {row[key] for row in rows}
-    assert sum(d["a"][1:] == d["b"][1:] for d in made) < 300
-    assert sum(d["in"]["c"] == d["in"]["d"] for d in made) < 300
+    assert not any(d["a"][1:] == d["b"][1:] for d in made)
+    assert not any(d["in"]["c"] == d["in"]["d"] for d in made)
     assert sum(d["a"][1:] == d["b"][1:] == str(d["in"]["c"]) == str(d["in"]["d"]) for d in made) < 20
+
+
+def test_a_last_run_of_one_document_and_rare_objects_are_not_copied():
+    """All fields of the only object of a run would follow it."""
+    rows = [{"a": number, "b": number} for number in range(21)]
+    made = Profile(rows, keep=["a", "b"]).documents(420)
+    assert not any(d["a"] == d["b"] for d in made)
+    rows = [{"n": number} | ({"in": {"c": number, "d": number}} if number % 25 == 0 else {}) for number in range(5000)]
+    inner = [d["in"] for d in Profile(rows, keep=["in.c", "in.d"]).documents(5000) if "in" in d]
+    assert 150 < len(inner) < 250
+    assert not any(d["c"] == d["d"] for d in inner)
+
+
+def test_more_fields_than_documents_of_a_run_do_not_follow_the_same_ones():
+    rows = [{f"f{field}": number for field in range(50)} for number in range(400)]
+    made = list(Profile(rows, keep=list(rows[0])).documents(400))
+    for first, second in [(0, 20), (0, 25), (5, 45)]:
+        assert sum(d[f"f{first}"] == d[f"f{second}"] for d in made) < 80
 
 
 @pytest.mark.parametrize(

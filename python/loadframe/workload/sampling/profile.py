@@ -22,7 +22,7 @@ from loadframe.yamlfile import did_you_mean
 _MANY_KEYS, _RARE_KEY = 50, 0.1
 #: Arrays of equal length up to this have a distribution for each position, such as coordinates.
 _POSITIONS = 8
-#: Documents of a run: neighbours in the collection, which resemble each other.
+#: Least documents of a run: neighbours in the collection, which resemble each other.
 _RUN = 20
 #: Generated runs that follow the same run of the sample are this many runs apart, on average.
 _APART = 20
@@ -46,7 +46,7 @@ class Field:
         for value in values:
             groups.setdefault(_kind(value), []).append(value)
         # Results are remembered by the id of a list, so that all lists must live as long as the run.
-        self._runs = [values[begin : begin + _RUN] for begin in range(0, len(values), _RUN)]
+        self._runs = _runs(values)
         self.kinds: dict[str, Distribution | Object | Array | _Coordinates | None] = {
             kind: _distribution(kind, group, path, around) for kind, group in groups.items()
         }
@@ -100,6 +100,7 @@ class Object:
             if key not in entries:
                 inner = [value[key] for value in values if key in value]
                 self.fields[key] = Field(inner, f"{path}.{key}" if path else key, around)
+        self._runs = _runs(values)
         self._pseudonyms = around.pseudonyms
         self.entry: Field | None = None
         if entries:
@@ -111,18 +112,32 @@ class Object:
     def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
         """Return an object with fields as of objects of the run, and random entries if the names are data.
 
-        Each field follows another object, so that no object has the combined values of a sampled one.
+        Each field follows another object, so that no object has the combined values of a sampled one. Few objects of a
+        run are replaced by a run of all objects, since all fields would follow the same one.
         """
+        if len(values) < _RUN // 2:
+            values = run.once(("objects", id(self)), lambda: run.rng.choice(self._runs))
+            place = run.rng.randrange(len(values))
+        count = len(values)
         drawn = {}
-        for key, field in self.fields.items():
+        for number, (key, field) in enumerate(self.fields.items()):
             inner, places = run.once(("field", id(field), id(values)), partial(_held, values, key))
-            filled = places.get(run.other(id(field), place, len(values)))
+            # The distances of fields differ, as far as there are enough objects.
+            distances = run.once(("far", id(self), count, number // count), lambda: run.rng.sample(range(count), count))
+            filled = places.get((place + distances[number % count]) % count)
             if filled is not None:
                 drawn[key] = field.like(inner, filled, run)
         if self.entry is not None:
             for _ in range(self._counts.draw(run.rng)):
                 drawn[self._pseudonyms.of(self._keys.draw(run.rng))] = self.entry.draw(run)
         return drawn
+
+
+def _runs(values: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return values in runs of 20 to 39 neighbours, or in one run if there are fewer."""
+    count = max(1, len(values) // _RUN)
+    ends = [len(values) * number // count for number in range(count + 1)]
+    return [values[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def _held(values: Sequence[Mapping[str, Any]], key: str) -> tuple[list[Any], dict[int, int]]:
@@ -263,7 +278,7 @@ class Profile:
         """
         rng = random.Random(f"documents:{self._seed}")
         distinct = {name: _DistinctValues(self.root.fields[name]) for name in unique}
-        sampled = [self._documents[begin : begin + _RUN] for begin in range(0, self.sampled, _RUN)]
+        sampled = _runs(self._documents)
         runs = math.ceil(count / _RUN)
         # Generated runs that follow the same run would be compressed together.
         order = sorted(range(runs), key=lambda number: number * len(sampled) / runs + rng.uniform(0, _APART))
@@ -271,7 +286,8 @@ class Profile:
             if number % _RUN == 0:
                 values = sampled[order[number // _RUN] * len(sampled) // runs]
                 run = Run(rng, count / self.sampled)
-            document = self.root.like(values, number % _RUN % len(values), run)
+                first = rng.randrange(len(values))
+            document = self.root.like(values, (first + number) % len(values), run)
             document.update((name, held.unused(document.get(name), number, run)) for name, held in distinct.items())
             yield document
 
