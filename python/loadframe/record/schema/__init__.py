@@ -99,7 +99,12 @@ SAMPLES = (
     ),
     Field("node", "string", "", "`host:port` of the node that served it; null if unknown"),
     Field("scheduled", "double", "s", "due time, since the run began, to the nanosecond"),
-    Field("sent", "double", "s", "time of the first byte of its last attempt, since the run began"),
+    Field(
+        "sent",
+        "double",
+        "s",
+        "time of the first byte of its last attempt, later by the gaps between several exchanges, since the run began",
+    ),
     Field("done", "double", "s", "time of its answer, or of the decision to give up, since the run began"),
     Field("documents", "int64", "documents", "documents that the store wrote or returned, in all attempts"),
     Field("error", "string", "", "the error class of a failure; null for a success"),

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -129,7 +129,7 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
     return Sample([ordered[place] for place in places], definition)
 
 
-def _random_pages(request: Any, addresses: Sequence[str], name: str, size: int) -> Iterator[list[dict[str, Any]]]:
+def _random_pages(request: Any, addresses: Sequence[str], name: str, size: int) -> Generator[list[dict[str, Any]]]:
     """Yield all hits in random order, `size` at a time; deletes its scroll when closed."""
     query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
     body = {"size": size, "query": query, "seq_no_primary_term": True}
