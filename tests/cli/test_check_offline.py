@@ -201,7 +201,7 @@ def test_the_results_of_a_transformation_are_shown(tmp_path):
 
 
 def test_lines_are_shown_as_a_source_reads_them(tmp_path):
-    (tmp_path / "w.yaml").write_text(TEXT_LOG.replace("    events:", "    longest_line: 60\n    events:"))
+    (tmp_path / "w.yaml").write_text(TEXT_LOG.replace("    events:", "    longest_line: 100\n    events:"))
     kept = '192.0.2.1 "GET /a" 200 a1 5'
     (tmp_path / "access.log").write_bytes(f"\ufeff{kept}\r\n{'x' * 200}\nno match\n".encode())
     words = ("check", tmp_path / "w.yaml", "--offline", "--store", "mongodb")

@@ -94,7 +94,6 @@ def test_a_port_in_use_is_bad_input(folder):
         (("--metrics", "nowhere"), "invalid address 'nowhere' of --metrics"),
         (("--metrics", "70000"), "invalid address '70000' of --metrics"),
         (("--metrics", "9" * 5000), "invalid address '999"),
-        (("--metrics", "a..b:1"), "a..b:1: cannot serve metrics"),
         (("--otlp", "127.0.0.1:4318"), "invalid address '127.0.0.1:4318' of --otlp"),
         (("--trace", "1%"), "--trace requires --otlp"),
         (("--trace", "0%", "--otlp", "http://h:1"), "--trace 0% samples no requests"),
@@ -107,6 +106,12 @@ def test_wrong_addresses_are_bad_input(folder, command, words, what):
     done = loadframe(*command, *words)
     assert done.returncode == 2
     assert what in done.stderr
+
+
+def test_an_impossible_host_is_refused(folder):
+    done = loadframe(*BENCH, "--metrics", "a..b:1")
+    assert done.returncode == 2
+    assert "a..b:1: cannot serve metrics" in done.stderr
 
 
 def test_traces_of_a_store_without_http_are_refused_before_it_starts(folder):

@@ -1,12 +1,8 @@
 """Collections of the search family: data streams and rolling indices with their templates, and random documents."""
 
-import math
-import random
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from loadframe.base.errors import LoadframeError
 from loadframe.store.base import Sample
 
 #: Above the priority of the products' templates (100 to 200).
@@ -96,77 +92,30 @@ def _templates(request: Request, addresses: Sequence[str], place: str, *, compos
 #: Documents per request.
 _PAGE = 1000
 _KEEP_OPEN = "1m"
-#: Documents of an index that are sampled together: neighbours by the sequence number that the store gives to writes.
-_RUN = 20
-#: The most runs per search, so that a page has their documents.
-_RUNS = _PAGE // _RUN
 
 
 def sample(request: Any, addresses: Sequence[str], name: str, documents: int, indices: Mapping[str, Any]) -> Sample:
-    """Return up to `documents` random documents in the order of writes, with settings and mappings of the newest index.
+    """Return up to `documents` random documents, with settings and mappings of the newest index.
 
-    Each is drawn with the documents of its index that were written next, if the store tells and searches the sequence
-    numbers of writes. `indices` are the definitions of the indices behind the name, by index. Requests a scroll, and
-    deletes it.
+    `indices` are the definitions of the indices behind the name, by index. Requests a scroll, and deletes it.
     """
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})
     definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
-    sampled: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
-    pages = _random_pages(request, addresses, name, min(_RUNS, math.ceil(documents / _RUN)))
-    with closing(pages):
-        page: list[dict[str, Any]] = []
-        while len(sampled) < documents and (page or (page := next(pages, []))):
-            # Overlapping runs leave fewer documents; take only as many further runs.
-            runs = math.ceil((documents - len(sampled)) / _RUN)
-            first, page = page[:runs], page[runs:]
-            for hit in [*first, *_written_next(request, addresses, name, first, indices)]:
-                if hit.get("_source"):
-                    sampled[hit["_index"], hit["_id"]] = (hit.get("_seq_no", 0), hit["_source"])
-    ordered = [source for _, (_, source) in sorted(sampled.items(), key=lambda it: (it[0][0], it[1][0]))]
-    places = sorted(random.sample(range(len(ordered)), min(documents, len(ordered))))
-    return Sample([ordered[place] for place in places], definition)
-
-
-def _random_pages(request: Any, addresses: Sequence[str], name: str, size: int) -> Generator[list[dict[str, Any]]]:
-    """Yield all hits in random order, `size` at a time; deletes its scroll when closed."""
     query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
-    body = {"size": size, "query": query, "seq_no_primary_term": True}
+    body = {"size": min(documents, _PAGE), "query": query}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
+    sources: list[dict[str, Any]] = []
     try:
-        while hits := answer["hits"]["hits"]:
-            yield hits
-            scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
-            answer = request(addresses, "POST", "/_search/scroll", scroll)
+        while (hits := answer["hits"]["hits"]) and len(sources) < documents:
+            sources += [hit["_source"] for hit in hits if hit.get("_source")]
+            if len(sources) < documents:
+                scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
+                answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
         request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
-
-
-def _written_next(
-    request: Any, addresses: Sequence[str], name: str, hits: Sequence[Mapping[str, Any]], indices: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return the documents that were written after each hit, about a run of them; none if the store refuses."""
-    clauses = []
-    for hit in hits:
-        begin = hit.get("_seq_no", -1)
-        settings = indices.get(hit["_index"], {}).get("settings", {}).get("index", {})
-        # Each shard numbers its documents from 0.
-        width = math.ceil(_RUN / int(settings.get("number_of_shards", 1)))
-        numbers = {"range": {"_seq_no": {"gte": begin, "lt": begin + width}}}
-        if begin >= 0:
-            clauses.append({"bool": {"filter": [{"term": {"_index": hit["_index"]}}, numbers]}})
-    query = {"bool": {"filter": [{"bool": {"should": clauses}}]}}
-    body = {"size": _PAGE, "query": query, "seq_no_primary_term": True}
-    if not clauses:
-        return []
-    try:
-        answer = request(addresses, "POST", f"/{name}/_search", body, repeatable=True)
-    except LoadframeError:
-        # Indices without sequence numbers refuse to search them.
-        return []
-    found: list[dict[str, Any]] = answer["hits"]["hits"]
-    return found
+    return Sample(sources[:documents], definition)
 
 
 def _without_type(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
