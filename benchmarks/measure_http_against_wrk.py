@@ -1,6 +1,6 @@
 """The search driver compared with `wrk -t1`: requests per second and core at full load, latency added at half load.
 
-The least CPU time of a client, of a loop that only sends and counts bytes, shows what no client can save.
+Two minimal clients, loops that only send and count bytes, show the CPU time that no client can save.
 """
 
 import statistics

@@ -104,7 +104,7 @@ def test_a_full_non_blocking_stream_is_waited_for_without_a_busy_loop(monkeypatc
     waits, received = [], []
 
     def wait(reads, writes, others):
-        # The reader takes what the pipe holds, so the next attempt can write.
+        # The reader empties the pipe, so the next attempt can write.
         waits.append(writes)
         received.append(os.read(reader, 2**20))
         return select.select(reads, writes, others)

@@ -134,7 +134,7 @@ def test_a_default_file_does_not_replace_the_target_of_a_link(tmp_path, name, wo
     (path / name).symlink_to(target)
     status, output, errors = within("report", path, *words)
     assert (status, output, "is a symbolic link" in errors, target.read_text()) == (2, "", True, "kept")
-    if name != "statistics.csv":  # The run has no nodes with statistics.
+    if name != "statistics.csv":  # The run is without statistics of nodes.
         assert within("report", path, *words, "--output", tmp_path / "chosen")[0] == 0
 
 

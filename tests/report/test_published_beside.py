@@ -232,7 +232,7 @@ def test_a_published_capacity_stands_beside_the_result_of_the_searches(tmp_path)
     first, second = beside(read_experiment(path))
     (one,), (two,) = first.measured, second.measured
     assert (one.runs, one.others, one.change) == (3, {}, None)
-    # A search ends between the rate that passed and the one that failed: 30 to 60, and 60 to 120.
+    # A search ends between the rates that passed and failed: 30 to 60, and 60 to 120.
     assert 30 <= one.mean.low < one.mean.value < one.mean.high <= 60
     assert two.change.value == pytest.approx(1.0, abs=0.05)
     assert -1 < two.change.low < two.change.value < two.change.high

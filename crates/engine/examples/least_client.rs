@@ -41,23 +41,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the bytes of one answer: its head, and as many as the head announces.
+/// Returns the length of one answer in bytes: of its head, and of the body that the head announces.
 fn length_of_answer(connection: &mut TcpStream) -> Result<usize, Box<dyn std::error::Error>> {
     connection.write_all(REQUEST)?;
     let (mut answer, mut buffer) = (Vec::new(), [0; BUFFER]);
     loop {
-        let read = connection.read(&mut buffer)?;
+        let read = some(connection.read(&mut buffer)?)?;
         answer.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&answer).to_ascii_lowercase();
         if let Some((head, _)) = text.split_once("\r\n\r\n") {
             let announced = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-            let body: usize = announced.ok_or("the answer has no content-length")?.trim().parse()?;
+            let body: usize = announced.ok_or("the answer is without content-length")?.trim().parse()?;
             let length = head.len() + 4 + body;
             if answer.len() >= length {
                 return Ok(length);
             }
-        } else if read == 0 {
-            return Err("the server closed the connection".into());
         }
     }
 }
@@ -94,7 +92,8 @@ fn through_io_uring(connections: &[TcpStream], length: usize, end: Instant) -> i
         IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2 * connections.len() as u32)?;
     let files: Vec<i32> = connections.iter().map(AsRawFd::as_raw_fd).collect();
     ring.submitter().register_files(&files)?;
-    let mut buffers = vec![[0u8; BUFFER]; connections.len()];
+    // The kernel may write to them until the process ends.
+    let buffers = vec![[0u8; BUFFER]; connections.len()].leak();
     let receive = |n: usize, buffer: &mut [u8; BUFFER]| {
         opcode::Recv::new(types::Fixed(n as u32), buffer.as_mut_ptr(), BUFFER as u32).build().user_data(n as u64)
     };
@@ -103,7 +102,7 @@ fn through_io_uring(connections: &[TcpStream], length: usize, end: Instant) -> i
         let send = opcode::Send::new(types::Fixed(n as u32), REQUEST.as_ptr(), REQUEST.len() as u32);
         [send.build().user_data(n as u64).flags(Flags::IO_LINK | Flags::SKIP_SUCCESS), receive(n, buffer)]
     };
-    // SAFETY: requests and buffers outlive the ring, and each buffer has one receive in flight.
+    // SAFETY: the request and the buffers are never freed, and each buffer has one receive in flight.
     unsafe {
         for (n, buffer) in buffers.iter_mut().enumerate() {
             ring.submission().push_multiple(&exchange(n, buffer)).map_err(Error::other)?;

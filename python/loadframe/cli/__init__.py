@@ -125,7 +125,7 @@ def _run(arguments: list[str] | None) -> int:
         return _attempt(arguments)
     except OSError as error:
         if error.filename and error.errno in _PATHS:
-            _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
+            _say(f"{error.filename}: {error.strerror}")
             print("  check the path and its permissions", file=sys.stderr)
             return ExitCode.BAD_INPUT
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Enough documents for every operation to match some, few enough to load in seconds.
 _DOCUMENTS = "1000"
-#: Number of lines whose transformation is shown.
+#: Number of lines to show with their transformation.
 _LINES = 5
 
 #: Bytes of a line that do not count in its length, and one more: a byte order mark and a line end.
@@ -61,7 +61,7 @@ def answers(
         _require_reachable(live.addresses)
         resolved = workload.for_family(live.store.family, nodes=live.size)
         if not attach:
-            # A session analyses what it records, with libraries that take a quarter of a second to import.
+            # A session analyses its records, with libraries that take a quarter of a second to import.
             from loadframe.experiment.runner.session import Session
 
             session = Session(live, resolved, seed=seed, generator=Generator(), listener=listener)
@@ -173,7 +173,7 @@ def _require_reachable(hosts: Sequence[str]) -> None:
 
 
 def _is_missing(corpus: Mapping[str, Any]) -> bool:
-    """Return whether this machine lacks the files of a corpus, or of the corpus that an encrypted one is made from."""
+    """Return whether this machine lacks the files of a corpus, or of the source of an encrypted corpus."""
     read = corpus.get("encrypted", {}).get("of", corpus)
     return bool(read.get("files", read.get("columns")) == [])
 

@@ -30,8 +30,8 @@ pub fn begin_request(stream: &Stream) {
     }
 }
 
-/// Returns the generator's overhead in a request whose answer was read; unknown unless the kernel's timestamps are on.
-/// `sent` and `done`: right before its first byte was written, and right after its last byte was read.
+/// Returns the generator's overhead in a request from `sent`, right before its first byte was written, to `done`, right
+/// after the last byte of its answer was read. Unknown while the kernel's timestamps are off.
 #[inline]
 pub fn overhead(stream: &Stream, sent: Instant, done: Instant) -> Overhead {
     match stream {

@@ -49,7 +49,7 @@ const ID: &str = "7";
 const TIME: &str = "2017-03-01T12:00:00Z";
 
 /// Returns a batch with one event of each kind that the source defines: its kind, id and time, and the constants
-/// that steps add. Omits kinds whose fields exclude each other.
+/// that steps add. Omits kinds with fields that exclude each other.
 pub fn samples(events: &Events) -> Batch {
     let Ok(reader) = Reader::new(events, None) else { return Batch::default() };
     let mut batch = Batch { kinds: reader.names.clone(), ..Batch::default() };

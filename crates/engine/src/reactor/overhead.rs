@@ -30,8 +30,8 @@ impl Overhead {
         Self { send: send.map_or(UNKNOWN, nanoseconds), receive: nanoseconds(receive) }
     }
 
-    /// Returns both times together, or only that of receiving if that of sending is unknown. `None` if that of receiving
-    /// is unknown.
+    /// Returns the sum of both times, or the time of receiving alone if the sending is unknown. `None`: the receiving is
+    /// unknown.
     pub fn total(self) -> Option<Duration> {
         let receive = known(self.receive)?;
         Some(receive + known(self.send).unwrap_or_default())

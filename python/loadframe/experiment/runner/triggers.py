@@ -199,7 +199,7 @@ class RunState:
 
     now: float
     metrics: LiveMetrics
-    #: End of the previous change; None before its end, or without one.
+    #: End of the previous change. None: it has not ended, or there was none.
     balanced: float | None
 
 
@@ -228,7 +228,7 @@ class AtTime(Trigger):
         return f"at {format_duration(self.at)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the time in words once it is reached; None before."""
+        """Return the time in words once it is reached, else None."""
         return self.description if moment.now >= self.at else None
 
 
@@ -245,7 +245,7 @@ class Overloaded(Trigger):
         return f"overloaded (a node above {format_limit(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return CPU share and throughput drop in words if both exceed their thresholds; None otherwise."""
+        """Return CPU share and throughput drop in words if both exceed their thresholds, else None."""
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
@@ -271,7 +271,7 @@ class SloBroken(Trigger):
         return f"objective broken for {format_duration(self.lasting)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return p99 and failures of the last second in words if the objective is broken throughout; None otherwise."""
+        """Return p99 and failures of the last second in words if the objective is broken throughout, else None."""
         last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
@@ -301,7 +301,7 @@ class Balanced(Trigger):
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the end of the previous change in words once the delay has passed; None before."""
+        """Return the end of the previous change in words once the delay has passed, else None."""
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
@@ -319,7 +319,7 @@ class NotBefore(Trigger):
         return self.trigger.description
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the reason of the delayed trigger if it fires, from `since` on; None before."""
+        """Return the reason of the delayed trigger if it fires, from `since` on, else None."""
         return self.trigger.fires(moment) if moment.now >= self.since else None
 
 
