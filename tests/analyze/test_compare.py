@@ -192,24 +192,26 @@ def test_invalid_runs_still_differ_in_their_results(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "first", "second"),
+    ("part", "key", "first", "second"),
     [
-        ("durability", "appendfsync always", "fsync on"),
-        ("encryption", "none", "http"),
-        ("java", "17.0.15", "21.0.2"),
-        ("image", "a:1", "a:2"),
-        ("heap", 2**28, 2**29),
+        ("store", "durability", "appendfsync always", "fsync on"),
+        ("store", "encryption", "none", "http"),
+        ("store", "java", "17.0.15", "21.0.2"),
+        ("store", "image", "a:1", "a:2"),
+        ("store", "heap", 2**28, 2**29),
+        ("generator", "trace", 0.1, 0.2),
+        *(("generator", key, "false", "true") for key in ("spin", "kernel_timestamps", "samples")),
     ],
 )
-def test_whatever_is_recorded_of_the_store_is_a_difference(tmp_path, key, first, second):
+def test_recorded_settings_of_store_and_generator_are_differences(tmp_path, part, key, first, second):
     for name, value in {"one": first, "other": second}.items():
         write_run(tmp_path / name, "r0", Truth(seconds=2), seed=1)
         file = tmp_path / name / "r0" / "manifest.json"
         manifest = json.loads(file.read_text())
-        manifest["store"][key] = value
+        manifest[part][key] = {"true": True, "false": False}.get(value, value)
         file.write_text(json.dumps(manifest))
     differing = between(tmp_path, "one", "other").differing["other"]
-    assert [str(difference) for difference in differing] == [f"store.{key}: {first} → {second}"]
+    assert [str(difference) for difference in differing] == [f"{part}.{key}: {first} → {second}"]
 
 
 def test_names_of_collections_are_not_a_difference(tmp_path):

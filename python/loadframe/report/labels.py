@@ -237,9 +237,10 @@ def _kernel_times_text(operation: "OperationFigures") -> str | None:
     if not times.corrected.count:
         return f"none of {counted(times.without, 'success', 'successes')} has any"
     overhead, rest = (
-        f"p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
+        f"mean {seconds_text(latency.mean)}, p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
         for latency in (times.overhead, times.corrected)
     )
+    # Means add up to the service time, percentiles do not.
     words = f"the generator added {overhead} to the service time; without it: {rest}"
     if times.without:
         words += f" ({counted(times.without, 'success', 'successes')} without timestamps omitted)"

@@ -15,7 +15,7 @@ from loadframe.base.units import short_names
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG, folders_without_gate, missing_folders, read_gate_log
 from loadframe.record.schema import MANIFEST_FILE
-from loadframe.record.schema.manifest import RecordedStore
+from loadframe.record.schema.manifest import GeneratorSetup, RecordedStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +217,10 @@ MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.mem
 #: All recorded fields of the store except its family, which follows from the kind, and the prefix of names.
 _STORE = tuple(f"store.{entry.name}" for entry in fields(RecordedStore) if entry.name not in ("family", "prefix"))
 _LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
-_GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections", "generator.samples")
+#: All recorded settings of the load generator; the other fields describe where it ran and what it can do.
+_GENERATOR = tuple(
+    f"generator.{entry.name}" for entry in fields(GeneratorSetup) if entry.name not in ("members", "nearest", "ceiling")
+)
 _SOFTWARE = ("versions.loadframe", "versions.commit", "versions.modified", "versions.kernel")
 _PARTS = (*_STORE, *_LOAD, *_GENERATOR, *_SOFTWARE, *MACHINE)
 
