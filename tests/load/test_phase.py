@@ -246,7 +246,7 @@ class EndingHandle:
 
     def progress(self):
         return {"seconds": 2, "requests": 150, "errors": 0, "documents": 0, "throughput": 50,
-                "documents_throughput": 0, "response_p50": 0.1, "response_p99": 0.1}  # fmt: skip
+                "documents_throughput": 0, "response_p50": 0.1, "response_p99": 0.1, "operations": {}}  # fmt: skip
 
     def answers(self):
         return []
