@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from loadframe.base.errors import LoadframeError
-from loadframe.host import Limits, supervisor
+from loadframe.host import Limits, copying, supervisor
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import Identity
 
@@ -208,6 +208,21 @@ def test_child_processes_of_a_node_that_exits_are_ended(start, folder, limits):
     groups = process.control_groups.values()
     process.stop()
     assert not any(group.exists() for group in groups)
+
+
+def test_a_folder_in_which_its_node_runs_again_outlives_the_supervisor_of_the_killed_node(start, folder):
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    (scratch / copying.MARK).write_text("first")
+    killed = start(SLEEPER, scratch=(scratch,), mark="first")
+    killed.kill()
+    (scratch / copying.MARK).write_text("second")
+    again = start(SLEEPER, scratch=(scratch,), mark="second")
+    killed.stop()
+    assert again.alive()
+    assert scratch.exists()
+    again.stop()
+    assert not scratch.exists()
 
 
 def test_a_guard_that_cleans_up_for_long_is_left_to_it(start, folder, monkeypatch):

@@ -115,6 +115,7 @@ def start(
             log=log_of(node.folder),
             user=user,
             scratch=() if spec.name else (node.folder,),
+            mark=mark,
             shared=() if spec.name else tuple(above / name for name in (*made.shared, credentials.FOLDER)),
             stop_signal=made.stop_signal,
             address=node.address,

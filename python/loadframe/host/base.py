@@ -25,6 +25,7 @@ class Command:
     log: Path  #: standard output and standard error are appended here
     user: int | None = None  #: user to run as, or None for the current user
     scratch: tuple[Path, ...] = ()
+    mark: str = ""  #: text of `copying.MARK` in the scratch folders; folders with another text are not deleted
     #: siblings of the scratch folders, deleted when nothing else is left in the parent folder
     shared: tuple[Path, ...] = ()
     software: tuple[Path, ...] = ()  #: other folders that it reads; container hosts mount them

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import FIRST_PORT, LAST_PORT
-from loadframe.host import limits, supervisor
+from loadframe.host import copying, limits, supervisor
 from loadframe.host.base import Command
 from loadframe.host.files import SERVER_USER, is_mapped, server_owner
 from loadframe.host.identity import Facts, facts
@@ -196,6 +196,7 @@ class LocalHost:
             "groups": sorted({str(folder) for folder in group.entered.values()}),
             "above": sorted({str(folder) for folder in group.folders.values()}) if command.shares else [],
             "scratch": [str(folder) for folder in command.scratch],
+            "mark": [copying.MARK, command.mark] if command.mark else None,
             "shared": [str(folder) for folder in command.shared],
             "undo": command.undo,
             "stop_signal": int(command.stop_signal),

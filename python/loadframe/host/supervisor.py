@@ -9,6 +9,7 @@ It runs as a file in an isolated interpreter, so it imports only the standard li
 
     {"argv", "environment", "folder", "user": uid or null, "group": gid or null, "cores": [number] or null,
      "groups": [folder], "above": [folder], "scratch": [folder], "shared": [folder], "undo": [argv],
+     "mark": [name of a file in the scratch folders, its text] or null,
      "stop_signal": number, "grace": s before SIGKILL,
      "network": {"ip": program, "bridge", "link", "address": with prefix length, "hardware": address} or null}
 
@@ -299,7 +300,8 @@ def _children() -> set[int]:
 def _clean(order: dict[str, Any]) -> None:
     """Undo the start of a node: run the undo commands, remove its network, control groups and scratch folders.
 
-    The last peer also removes the folders that peers share. A folder that cannot be removed stays.
+    The last peer also removes the folders that peers share. A folder stays if it cannot be removed, or if a later start
+    of the node has changed its mark: the node runs in it again.
     """
     for command in order["undo"]:
         _run(command)
@@ -308,6 +310,8 @@ def _clean(order: dict[str, Any]) -> None:
     for group in [*order["groups"], *order["above"]]:
         _remove_group(Path(group))
     for folder in order["scratch"]:
+        if _used_again(folder, order["mark"]):
+            continue
         shutil.rmtree(folder, ignore_errors=True)
         # Remove folders that peers share once only they are left: peers that were killed did not remove them.
         shared = {Path(path) for path in order["shared"]}
@@ -318,6 +322,14 @@ def _clean(order: dict[str, Any]) -> None:
         # The last peer removes the common parent folder.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()
+
+
+def _used_again(folder: str, mark: list[str] | None) -> bool:
+    """Whether a folder has another mark than the node of this supervisor; False without a mark."""
+    try:
+        return mark is not None and Path(folder, mark[0]).read_text() != mark[1]
+    except OSError:
+        return False
 
 
 def _remove_group(folder: Path) -> None:
