@@ -179,7 +179,7 @@ class _Renaming:
         return [self._key(word) for word in command]
 
     def _key(self, word: Any) -> Any:
-        """Return a key of Redis under the new name: COLLECTION or COLLECTION:ID."""
+        """Return a word of a Redis command; a key COLLECTION or COLLECTION:ID gets the new name."""
         if not isinstance(word, str):
             return word
         name, colon, rest = word.partition(":")
@@ -198,7 +198,7 @@ class _Renaming:
 
 
 def _only_reads(form: Mapping[str, Any]) -> bool:
-    """Return whether a request certainly changes no data; False for unknown kinds."""
+    """Return whether a request certainly changes no data; False for unknown kinds and commands."""
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
     if "aggregate" in form:

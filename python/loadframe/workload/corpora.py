@@ -278,7 +278,10 @@ def _local_paths(corpus: Corpus, folder: Path) -> list[Path]:
 
 
 def describe(source: dict[str, Any]) -> dict[str, Any]:
-    """Return a resolved corpus for the manifest: files with path, size in bytes and SHA-256. Reads the files."""
+    """Return a resolved corpus for the manifest: files with path, size in bytes and SHA-256; a generated one unchanged.
+
+    Reads the files. LoadframeError if one is missing.
+    """
     if "columns" in source:
         files = describe_files(column["file"] for column in source["columns"])
         columns = [{**column, "file": file} for column, file in zip(source["columns"], files, strict=True)]
@@ -303,7 +306,10 @@ def describe_files(names: Iterable[str]) -> list[dict[str, Any]]:
 
 @lru_cache
 def _digest(name: str, _size: int, _changed: int) -> str:
-    """Return a file's SHA-256, cached by size and modification time because every run needs it."""
+    """Return the SHA-256 of the file `name` as hexadecimal digits; OSError if it cannot be read.
+
+    The result is cached by size and modification time, because every run needs it.
+    """
     with Path(name).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

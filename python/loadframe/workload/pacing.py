@@ -247,12 +247,12 @@ _QUEUE_LIMIT = 60.0
 
 
 def _defaults(value: Any) -> Any:
-    """Return the data of a length; `auto` becomes an empty mapping, which stands for the default limits."""
+    """Return an empty mapping, which stands for the default limits, for `auto`; return other values unchanged."""
     return {} if value == AUTO else value
 
 
 def _limit(value: Any) -> Any:
-    """Return the data of `wait_for_queue`; true becomes the default limit."""
+    """Return the default limit of `wait_for_queue`, in s, for true; return other values unchanged."""
     return _QUEUE_LIMIT if value is True else value
 
 

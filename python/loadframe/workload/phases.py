@@ -51,7 +51,7 @@ class Target(Model):
     hosts: Annotated[list[Annotated[str, AfterValidator(_address)]], NOT_EMPTY]
 
     def plan(self) -> dict[str, Any]:
-        """Return the target for the plan."""
+        """Return the target in the format of plans: the driver and the addresses."""
         return {"driver": _DRIVERS.get(self.family, self.family), "hosts": list(self.hosts)}
 
 

@@ -40,7 +40,7 @@ def _instant(value: Any) -> Any:
 
 
 def _address_alone(value: Any) -> Any:
-    """Return the data of a port; a plain address becomes a mapping with it."""
+    """Return the mapping of a port for a plain address, `{"address": value}`; return other values unchanged."""
     return {"address": value} if isinstance(value, str) else value
 
 

@@ -173,7 +173,7 @@ class EventCondition(Model):
         return [key for key in given if key == "equals" or getattr(self, key) is not None]
 
     def _test(self, key: str) -> Any:
-        """Return the test of a key for the plan."""
+        """Return the test under `key` in the format of plans; `equals: null` becomes a list with None."""
         if key in ("exists", "missing"):
             return key
         value = getattr(self, key)
@@ -194,7 +194,7 @@ class Grok(Model):
 
 
 def _match_alone(value: Any) -> Any:
-    """Return the data of a grok step; a plain pattern or list of patterns becomes a mapping with it."""
+    """Return the mapping of a grok step for a plain pattern or list of patterns; return other values unchanged."""
     return value if isinstance(value, dict | Grok) else {"match": value}
 
 

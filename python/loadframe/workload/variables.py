@@ -24,7 +24,7 @@ def _number(value: Any) -> Any:
 
 
 def _pair(value: Any) -> Any:
-    """Refuse a value that is not a list of two."""
+    """Refuse a value that is not a list of two elements, whose types are checked later."""
     if not isinstance(value, list) or len(value) != 2:
         raise wrong(f"expected two numbers, [low, high], not {short_json(value)}")
     return value
@@ -66,7 +66,7 @@ def _format(value: Any) -> Any:
 
 
 def _choice(value: Any) -> Any:
-    """Return the data of a choice; a plain list becomes a mapping with it as `values`."""
+    """Return the mapping of a choice for a plain list, `{"values": value}`; return other values unchanged."""
     return {"values": value} if isinstance(value, list) else value
 
 

@@ -84,8 +84,8 @@ def _suffix(file: Path) -> str:
 def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeError) -> dict[str, Any]:
     """Return a column of a corpus for the plan: `{"name", "file", "single"?}`.
 
-    Converts a file that the engine cannot map into `folder`, once per version of the file. Raises `error(what, remedy)`
-    if it does not hold vectors.
+    Converts a file that the engine cannot map into `folder`, once per version of the file. `inside` is the data set or
+    column in the file. Raises `error(what, remedy)` if it does not hold vectors.
     """
     if file.suffix.lower() in _COMPRESSED:
         file = _unpacked(file, folder, error)
@@ -141,9 +141,9 @@ def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def first_padded_row(file: Path, most: int) -> int | None:
-    """Return the first row of an `.ivecs` file with a negative number among its first `most`; None without one.
+    """Return the number of the first row, from 0, that has a negative number among its first `most`; None without one.
 
-    Lists of fewer neighbours are padded with -1.
+    `file` is an `.ivecs` file. Lists of fewer neighbours are padded with -1.
     """
     import numpy as np
 
@@ -157,7 +157,10 @@ def first_padded_row(file: Path, most: int) -> int | None:
 
 
 def _state(file: Path, inside: str = "") -> str:
-    """Return a cache key of a file's path, size and modification time, and of a part of it."""
+    """Return a cache key (16 hexadecimal digits) of a file's path, size and modification time, and of `inside`.
+
+    OSError if the file is missing.
+    """
     status = file.stat()
     key = f"{file}:{inside}:{status.st_size}:{status.st_mtime_ns}"
     return hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -192,7 +195,10 @@ def _unpacked(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the rows of a vector file in blocks, by its format; raises `error(what, remedy)` if it is unusable."""
+    """Yield the rows of a vector file in 2-D blocks, by its format; raises `error(what, remedy)` if it is unusable.
+
+    `inside` is the data set or column in an HDF5 or Parquet file.
+    """
     suffix = file.suffix.lower()
     if suffix in _BIG_ANN:
         return _big_ann(file, error)
@@ -200,7 +206,10 @@ def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.nd
 
 
 def _big_ann(file: Path, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the rows of a Big ANN file in blocks; raises `error` if its size contradicts its header."""
+    """Yield the rows of a Big ANN file in 2-D blocks; raises `error(what, remedy)` if its size contradicts its header.
+
+    The file's suffix decides the type of the numbers.
+    """
     import numpy as np
 
     kind = np.dtype(_BIG_ANN[file.suffix.lower()])
@@ -326,7 +335,10 @@ def check(
 
 
 def _files(of: str, variables: Mapping[str, Variable], sources: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the `.ivecs` files of neighbours that a list of ids is drawn from."""
+    """Return the `.ivecs` files from which the ids in the template `of` are drawn.
+
+    `sources` are the corpora, in the format of plans. Empty if `of` uses no column of such a file.
+    """
     files = []
     for name in names(of):
         part = variables[name].part if name in variables else None

@@ -214,14 +214,21 @@ class Workload:
         return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)
 
     def _set_at(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
-        """Return the place, for messages, where the value of some parameters was set."""
+        """Return the place, for messages, where the value of a parameter was set: the user's setting, or the default.
+
+        `used` are the names of the parameters, `made_of` those that each refers to.
+        """
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
 
     def _documents_of(
         self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None], offline: bool
     ) -> dict[str, Any]:
-        """Return a corpus for the plan. Downloads missing files, unless `offline`, which makes them BadInput."""
+        """Return a corpus for the plan; see `corpora.resolve`.
+
+        Downloads missing files; with `offline`, a corpus that is not cached has no files. BadInput for an unusable
+        local file.
+        """
         place: Place = ("corpora", name, corpus.key)
         folder, error = self._files_at(filled, place)
         return corpora.resolve(corpus, folder, error, report, offline=offline)

@@ -336,12 +336,18 @@ def _operation(
 
 
 def _with_body(searches: Searches, search: Form) -> Form:
-    """Return a search with the values in its body encrypted."""
+    """Return a search with the values in its `body` encrypted.
+
+    Adds variables to `searches`; NotEncryptable as in `Searches.body`.
+    """
     return {**search, "body": searches.body(search.get("body", {}))}
 
 
 def _with_query(searches: Searches, search: Form) -> Form:
-    """Return a count or an aggregation with the values in its query encrypted."""
+    """Return a count or an aggregation with the values in its `query` encrypted.
+
+    Adds variables to `searches`. NotEncryptable for unsupported queries and aggregations.
+    """
     query = {"query": searches.query(search["query"])} if search.get("query") else {}
     searches.check_aggregations(search.get("aggregations", {}))
     return {**search, **query}
@@ -366,7 +372,10 @@ def _fields_of(fields: Fields, collection: str) -> Mapping[str, Field]:
 
 
 def _corpus(plain: Form, key: str, fields: Mapping[str, Field]) -> Form:
-    """Return the encrypted version of a corpus for the plan; NotEncryptable for vectors."""
+    """Return the encrypted version of the corpus `plain`, in the format of plans; NotEncryptable for vectors.
+
+    `key` is the AES key in hexadecimal digits, `fields` are the fields of the collection.
+    """
     if "columns" in plain:
         raise NotEncryptable("its documents are vectors")
     counts: Form = {name: plain[name] for name in ("documents", "at_most") if name in plain}

@@ -376,7 +376,10 @@ class Form(Model):
         return next(iter(sorted(places - {*PLACES.get(family, ())})), None)
 
     def dump(self) -> dict[str, Any]:
-        """Return the form for the plan: only the keys that the file sets, durations in seconds."""
+        """Return the form for the plan: only the keys that the file sets, without nulls; durations in seconds.
+
+        The `k` of `recall` defaults to that of `knn`.
+        """
         dumped = self.model_dump(exclude_unset=True, by_alias=True)
         recall = dumped.get("assert", {}).get("recall")
         if recall is not None and self.knn is not None:

@@ -12,7 +12,10 @@ RELATIONS = ("at_least", "at_most", "one_of")
 
 
 def _condition(value: Any) -> Any:
-    """Refuse a mapping other than one comparison (`at_least`, `at_most` or `one_of`) with a fitting bound."""
+    """Refuse a mapping other than one comparison (`at_least`, `at_most` or `one_of`) with a fitting bound.
+
+    A value that is not a mapping is returned unchanged: the answer must equal it.
+    """
     if not isinstance(value, dict):
         return value
     relation = next(iter(value), None)

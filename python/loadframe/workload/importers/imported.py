@@ -39,7 +39,7 @@ class Imported:
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the text of the workload file; see `valid`."""
+        """Return the text of the workload file without invalid entries; BadInput as in `valid`."""
         return self.valid()[0]
 
     def valid(self) -> tuple[str, "Imported"]:
@@ -81,7 +81,10 @@ class Imported:
         return text, imported, files
 
     def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
-        """Return the import without the entry of an error; BadInput if the entry cannot be removed."""
+        """Return the import without the entry that caused an error; BadInput if the entry cannot be removed.
+
+        `text` is the workload file that was validated at `path`. The entry is added to `left_out`.
+        """
         what = error.what.replace(f"{path}:", "line ")
         refused = BadInput(f"the imported workload is invalid: {what}", where=self.source, remedy=error.remedy)
         line = re.fullmatch(rf"{re.escape(str(path))}:([0-9]+).*", str(error.where))

@@ -215,7 +215,10 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{},]')
 
 
 def key_offsets(text: str) -> dict[str, int]:
-    """Return the offset in characters of each object and key of a JSON text, by path."""
+    """Return the offset in characters of each object and key of a JSON text, by path.
+
+    A path is empty for the whole text, else such as `, operations[2], name`.
+    """
     places = {"": 0}
     #: Enclosing levels: path, and for a list the index of the current entry.
     around: list[tuple[str, int | None]] = []
@@ -241,7 +244,7 @@ def key_offsets(text: str) -> dict[str, int]:
 
 
 def lines(text: str) -> dict[str, int]:
-    """Return the line of each object and key of a JSON text, by path."""
+    """Return the line number, from 1, of each object and key of a JSON text, by path as in `key_offsets`."""
     begins = list(accumulate((len(line) for line in text.splitlines(keepends=True)), initial=0))
     return {path: bisect_right(begins, offset) for path, offset in key_offsets(text).items()}
 

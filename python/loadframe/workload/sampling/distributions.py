@@ -408,10 +408,7 @@ _POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
 
 
 def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distribution:
-    """Return the distribution that fits texts: dates, points, text or keywords.
-
-    a run of documents has `span` texts.
-    """
+    """Return the distribution that fits texts: dates, points, text or keywords. A run of documents has `span` texts."""
     parsed = read_all(texts)
     if parsed is not None:
         return Dates(parsed[0], texts, parsed[1])
@@ -451,7 +448,7 @@ def _bounded(number: float) -> float:
 
 
 def _decimals(number: float) -> int:
-    """Return the number of decimals of a number."""
+    """Return the number of decimals of a number, also of one that is written with an exponent, such as 1e-7."""
     text = repr(number)
     if "e" in text:
         mantissa, _, exponent = text.partition("e")

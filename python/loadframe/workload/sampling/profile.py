@@ -74,7 +74,7 @@ class Field:
 
 
 def _by_kind(values: Sequence[Any]) -> dict[str, tuple[list[Any], dict[int, int]]]:
-    """Return by kind the values, and their places among these by their places among all."""
+    """Group values by kind: return for each kind its values, and their indices in the group by index in `values`."""
     groups: dict[str, tuple[list[Any], dict[int, int]]] = {}
     for place, value in enumerate(values):
         group, places = groups.setdefault(_kind(value), ([], {}))
@@ -141,7 +141,7 @@ def _runs(values: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def _held(values: Sequence[Mapping[str, Any]], key: str) -> tuple[list[Any], dict[int, int]]:
-    """Return the values under a key, and their places by the places of their objects."""
+    """Return the values under `key` of the objects that have it, and the index of each value by index of its object."""
     having = [place for place, value in enumerate(values) if key in value]
     return [values[place][key] for place in having], {place: number for number, place in enumerate(having)}
 
@@ -213,7 +213,7 @@ class _Coordinates(Object):
 
 
 def _are_coordinates(values: Sequence[Any]) -> bool:
-    """Whether values are decimal numbers, not the whole ones of a count or a number."""
+    """Whether all values are numbers, and at least one is a float, as of coordinates. Booleans are not numbers."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values) and any(
         isinstance(value, float) for value in values
     )

@@ -321,7 +321,10 @@ def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> 
 
 
 def _draw_parameters(source: Any, wanted: DrawRequest, track: Any) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of successive requests, alternating between clients."""
+    """Yield the parameters of successive requests of a source: a function or a class.
+
+    A class is partitioned, and its clients take turns; a client ends with StopIteration. A function never ends.
+    """
     if isinstance(source, FunctionType):
         while True:
             yield _awaited(source(track, dict(wanted.params), operation_name=wanted.operation))

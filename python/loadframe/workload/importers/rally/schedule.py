@@ -164,7 +164,11 @@ class Schedule:
         )
 
     def _operation(self, name: str, form: Form, where: str) -> str:
-        """Return the name of an operation with this form; add the operation if it is new."""
+        """Return the name of an operation with this form; add the operation if it is new.
+
+        `name` is its name in the track, `where` its place for messages. A number is appended if the name has another
+        form.
+        """
         stem = name_of(name)
         for known, other in self.operations.items():
             if other == form and (known == stem or re.fullmatch(re.escape(stem) + r"-[0-9]+", known)):

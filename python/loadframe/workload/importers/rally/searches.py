@@ -121,7 +121,10 @@ def esql(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
 
 
 def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
-    """Append the requests of a composite, and of its streams, to `into`."""
+    """Append the requests in the list under `key` to `into`, also those of nested streams.
+
+    BadInput for invalid entries.
+    """
     for entry in part.parts(key):
         if "stream" in entry.data:
             _unfold(entry, "stream", into)
@@ -254,7 +257,7 @@ def bulk_vectors(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def _report_id_field(make: TrackConversion, part: ImportedObject, name: str, instead: str) -> None:
-    """Report a custom id field, which is not imported."""
+    """Report a custom id field as not imported; the message ends with `instead`, the id that is used."""
     field = part.get("id-field-name")
     if field and field != "_id":
         make.leave_out(name, f"the field {field} for ids; {instead}")
@@ -375,9 +378,9 @@ def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[st
 
 
 def _around(part: ImportedObject, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
-    """Return the neighbour query `near`, wrapped as its nested field and filter type `kind` require.
+    """Return the query for neighbours in `field`, wrapped for a nested field or the filter type `kind`.
 
-    BadInput for an unknown filter type.
+    `near` is the body of the query, `filtered` the filter. BadInput for an unknown filter type.
     """
     query: dict[str, Any] = {"knn": {field: near}}
     if "." in field:

@@ -367,7 +367,7 @@ def _is_meant(path: Path, pattern: str) -> bool:
 
 
 def _line(traceback: TracebackType | None) -> int:
-    """Return the innermost line of the assembled template in a traceback; 1 without one."""
+    """Return the line of the innermost frame of a traceback in the assembled template; 1 if there is none."""
     line = 1
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == "<template>":
@@ -388,7 +388,10 @@ def _where(chunks: list[_Chunk], line: int) -> str:
 
 
 def _instant(value: Any, date_format: str) -> datetime:
-    """Return a date as an instant, from one, from seconds since 1970, or from a text in a format; UTC by default."""
+    """Convert a datetime, seconds since 1970, or a text in `date_format` to a datetime; UTC without a zone.
+
+    A datetime is returned unchanged. ValueError for a text in another format.
+    """
     if isinstance(value, datetime):
         return value
     if isinstance(value, int | float):
@@ -398,23 +401,26 @@ def _instant(value: Any, date_format: str) -> datetime:
 
 
 def _days_ago(start: Any, end: Any, date_format: str = "%d-%m-%Y") -> int:
-    """Return the days from `start` to `end`: the filter `days_ago` of templates."""
+    """Return the whole days from `start` to `end` (as in `_instant`): the filter `days_ago` of templates."""
     return (_instant(end, date_format) - _instant(start, date_format)).days
 
 
 def _start_date(date: Any, date_format: str = "%Y-%m-%d") -> str:
-    """Return a date in a format: the filter `get_start_date` of templates."""
+    """Return a date (as in `_instant`) as a text in `date_format`: the filter `get_start_date` of templates."""
     return _instant(date, date_format).strftime(date_format)
 
 
 def _version_between(version: str, first: str, last: str) -> bool:
-    """Return whether a version is between two others, inclusively: the filter `version_between`."""
+    """Return whether `version` is between two others, inclusively: the filter `version_between` of templates.
+
+    ValueError for a version with other characters than digits and dots.
+    """
     numbers = [[int(number) for number in text.split(".")] for text in (first, version, last)]
     return numbers == sorted(numbers)
 
 
 def _end_date(start: Any, duration_days: int = 1, date_format: str = "%Y-%m-%d") -> str:
-    """Return the date some days after a start, in a format: the filter `get_end_date` of templates."""
+    """Return the date `duration_days` after `start`, as a text: the filter `get_end_date` of templates."""
     return (_instant(start, date_format) + timedelta(days=duration_days)).strftime(date_format)
 
 

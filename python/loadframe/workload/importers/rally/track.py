@@ -169,7 +169,10 @@ class Track:
             return {}
 
     def entries(self, part: ImportedObject, key: str, what: str) -> Iterator[ImportedObject]:
-        """Yield the objects of a list as parts; report other entries as not imported."""
+        """Yield the objects in the list under `key` as parts; report other entries as not imported.
+
+        `what` names an entry in messages. A value that is not a list is reported, and yields nothing.
+        """
         try:
             listed = part.listed(key)
         except BadInput as error:
@@ -299,7 +302,10 @@ class Track:
             self.leave_out(f"corpus {name}: {key}")
 
     def _source(self, key: str, file: str, url: str | None) -> dict[str, Any]:
-        """Return the source keys of a corpus (URL or file below `data`); add parameters and download instructions."""
+        """Return the source keys of the corpus `key`: `url` and `file`, or `files` below the parameter `data`.
+
+        Adds the parameters, and a download instruction for a URL that is not read directly.
+        """
         packed = next((end for end in _PACKED if file.endswith(end)), "")
         if url is not None and url.startswith(("https://", "http://")) and not packed:
             parameter = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", key)
@@ -384,7 +390,7 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the number of documents of the largest corpus."""
+    """Return the number of documents of the largest corpus; `ALL` if one has no limit, or there is none."""
     return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
 
 
