@@ -410,7 +410,7 @@ class Encryption(StrEnum):
 
 
 def refuse_settings(encryption: Encryption, settings: Mapping[str, Any], decided: Callable[[str], bool]) -> None:
-    """BadInput for a setting that Loadframe controls when it encrypts; `decided` recognizes such settings."""
+    """Raise BadInput for a setting that Loadframe controls when it encrypts; `decided` recognizes such settings."""
     for name in settings if encryption.any else ():
         if decided(name):
             raise BadInput(

@@ -262,7 +262,7 @@ class Store(ABC):
         return self
 
     def _require_user_login(self, access: Access) -> None:
-        """BadInput for API keys, tokens, AWS keys and compression, in stores that only know users with passwords."""
+        """Raise BadInput for credentials other than a user with a password, and for compression."""
         if access.auth is not None and access.auth.scheme == "aws":
             raise BadInput(
                 f"{self.kind} does not support AWS signatures, which sign HTTP requests",
@@ -521,7 +521,7 @@ class Store(ABC):
         raise BadInput(f"Loadframe cannot count documents of {self.kind} by field", remedy="count them by other means")
 
     def require_explored(self) -> None:
-        """BadInput unless the store answers questions about documents."""
+        """Raise BadInput unless the store answers questions about documents."""
         if not self.explores:
             raise self._not_explored()
 
@@ -552,7 +552,7 @@ class Store(ABC):
         raise BadInput(f"Loadframe cannot sample {self.kind}", remedy="export the documents to a file")
 
     def _refuse_database(self, database: str | None) -> None:
-        """BadInput for a database, in stores without databases."""
+        """Raise BadInput for a database, in stores without databases."""
         if database is not None:
             raise BadInput(f"{self.kind} does not have databases", remedy="leave --database out")
 

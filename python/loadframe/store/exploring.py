@@ -111,7 +111,7 @@ _WIDTHS = (
 
 
 def require_known(question: Question, fields: Mapping[str, Kind]) -> None:
-    """BadInput for a field that the collection lacks, a time field without times, or an empty time range."""
+    """Raise BadInput for a field that the collection lacks, a time field without times, or an empty time range."""
     for name in (question.time, question.field, *(name for name, _ in question.filters)):
         if name is not None and name not in fields:
             raise BadInput(f"{question.collection} lacks the field {name}", remedy="select one of its fields")

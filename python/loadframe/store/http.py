@@ -35,15 +35,15 @@ class Http(Store):
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Raise _not_ours: an HTTP service cannot be downloaded."""
+        """Raise BadInput: an HTTP service cannot be downloaded."""
         raise _not_ours()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise _not_ours: Loadframe does not start HTTP services."""
+        """Raise BadInput: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Raise _not_ours: Loadframe does not start HTTP services."""
+        """Raise BadInput: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def version(self, addresses: Sequence[str]) -> str:

@@ -93,24 +93,36 @@ def instance_name(number: int) -> str:
 
 
 def enter(commands: str, name: str, address: str) -> None:
-    """Make the balancer at `commands` send requests to the instance at `address`, once it answers."""
+    """Make the balancer at `commands` (host:port) send requests to the instance at `address`, once it answers.
+
+    Unreachable if the balancer does not answer, StoreFailed if it rejects a command.
+    """
     host, port = split_address(address)
     _command(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
     _command(commands, f"set server {_GROUP}/{name} state ready")
 
 
 def drain(commands: str, name: str) -> None:
-    """Make the balancer send an instance no new requests; requests in progress continue."""
+    """Make the balancer send an instance no new requests; requests in progress continue.
+
+    `commands` is the balancer's address for commands, host:port. Errors are as of `_command`.
+    """
     _command(commands, f"set server {_GROUP}/{name} state drain")
 
 
 def drop(commands: str, name: str) -> None:
-    """Make the balancer disable the entry of an instance."""
+    """Make the balancer disable the entry of an instance.
+
+    `commands` is the balancer's address for commands, host:port. Errors are as of `_command`.
+    """
     _command(commands, f"set server {_GROUP}/{name} state maint")
 
 
 def _command(commands: str, command: str) -> None:
-    """Send a command to the load balancer; Unreachable if it does not answer, StoreFailed if it rejects the command."""
+    """Send a command to the load balancer at `commands` (host:port).
+
+    Unreachable if it does not answer, StoreFailed if it rejects the command.
+    """
     try:
         with socket.create_connection(split_address(commands), timeout=_TIMEOUT) as connection:
             connection.sendall(f"{command}\n".encode())

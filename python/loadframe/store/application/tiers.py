@@ -40,7 +40,7 @@ class Tiers:
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
     def keep(self, balancer: Member) -> None:
-        """Write these tiers into a file in the balancer's folder, for `kept`."""
+        """Write these tiers, which include passwords, into a file in the balancer's folder, for `kept`."""
         assert balancer.folder
         balancer.call(replace_file, balancer.folder, TIERS, json.dumps(asdict(self)))
 
@@ -79,7 +79,7 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 
 
 def tell(member: Member, text: str) -> None:
-    """Write the file that a process waits for, which starts it."""
+    """Write `text` into the file that a process waits for (`waiting`), which starts it; replaces an earlier text."""
     assert member.folder
     member.call(replace_file, member.folder, TOLD, text)
 

@@ -298,10 +298,10 @@ class Cassandra(Store):
         self._require_alone(addresses, watch)
         copies = f"{{'class': 'SimpleStrategy', 'replication_factor': {config.COPIES_OF_ROLES}}}"
         self._ask(addresses, f"ALTER KEYSPACE system_auth WITH replication = {copies}", timeout=_SCHEMA_TIMEOUT)
-        self._agree(addresses)
+        self._await_schema_agreement(addresses)
 
     def _require_alone(self, addresses: Sequence[str], watch: Watch) -> None:
-        """StoreFailed if roles besides the administrator exist, or connections of other users last over 10 s."""
+        """Raise StoreFailed if roles besides the administrator exist, or connections of other users last over 10 s."""
         end = time.monotonic() + _DISCONNECT_WITHIN
         # Twice, alternating: the second pass sees a user who logged in between the two checks.
         for _ in range(2):
@@ -352,7 +352,10 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "normal"))
 
     def _streaming(self, addresses: Sequence[str]) -> Balancing:
-        """Return the bytes that nodes have yet to send to each other, by their current estimates."""
+        """Return the bytes that nodes have yet to send to each other, by their current estimates.
+
+        Nodes that do not answer are skipped.
+        """
         left = 0.0
         for address in dict.fromkeys(addresses):
             try:
@@ -397,7 +400,7 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "left"))
 
     def _require_copies(self, addresses: Sequence[str], member: Member) -> None:
-        """BadInput if a keyspace of the user has more copies than nodes remain after `member` has left."""
+        """Raise BadInput if a keyspace of the user has more copies than nodes remain after `member` has left."""
         others = len(self._ring(addresses).members) - 1
         for keyspace in self._ask(addresses, "SELECT keyspace_name, replication FROM system_schema.keyspaces"):
             name, copies = str(keyspace["keyspace_name"]), _copies(keyspace["replication"])
@@ -430,7 +433,7 @@ class Cassandra(Store):
         options = definition.get("with")
         statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({', '.join(map(_quoted, key))}))"
         self._ask(addresses, f"{statement} WITH {options}" if options else statement, timeout=_SCHEMA_TIMEOUT)
-        self._agree(addresses)
+        self._await_schema_agreement(addresses)
 
     def _create_keyspace(self, addresses: Sequence[str], declared: Mapping[str, Any], nodes: int) -> None:
         """Create the keyspace of all collections, or check the existing one; BadInput if the copies exceed the nodes.
@@ -460,8 +463,11 @@ class Cassandra(Store):
                     remedy=f"give all collections the same replication, or drop the keyspace {KEYSPACE} first",
                 ) from error
 
-    def _agree(self, addresses: Sequence[str]) -> None:
-        """Wait until the nodes that answer have the same schema; StoreFailed after the time limit."""
+    def _await_schema_agreement(self, addresses: Sequence[str]) -> None:
+        """Wait until the first node that answers and the peers that it knows report one schema version.
+
+        StoreFailed after _SCHEMA_TIMEOUT seconds.
+        """
         deadline = time.monotonic() + _SCHEMA_TIMEOUT
         while time.monotonic() < deadline:
             seen = [self._ask(addresses, f"SELECT schema_version FROM system.{table}") for table in ("local", "peers")]
@@ -486,7 +492,7 @@ class Cassandra(Store):
             self._ask(addresses, f"DROP TABLE {KEYSPACE}.{_quoted(name)}", timeout=_SCHEMA_TIMEOUT)
             if not self._tables(addresses):
                 self._ask(addresses, f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=_SCHEMA_TIMEOUT)
-            self._agree(addresses)
+            self._await_schema_agreement(addresses)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return up to `documents` rows of a table of the keyspace `database`; BadInput without the table."""

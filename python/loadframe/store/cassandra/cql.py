@@ -145,19 +145,19 @@ class _Reader:
         return self._body[self._at :]
 
     def short(self) -> int:
-        """Read an unsigned integer of 2 bytes."""
+        """Read an unsigned integer of 2 bytes, big-endian, and advance."""
         return int.from_bytes(self.take(2))
 
     def int(self) -> int:
-        """Read a signed integer of 4 bytes."""
+        """Read a signed integer of 4 bytes, big-endian, and advance."""
         return int.from_bytes(self.take(4), signed=True)
 
     def text(self) -> str:
-        """Read a text with a length of 2 bytes."""
+        """Read a UTF-8 text after its length of 2 bytes, and advance."""
         return self.take(self.short()).decode()
 
     def value(self) -> bytes | None:
-        """Read a value with a length of 4 bytes; None for a null."""
+        """Read a value after its length of 4 bytes, and advance; None for a null."""
         length = self.int()
         return None if length < 0 else self.take(length)
 

@@ -77,9 +77,10 @@ _MEBIBYTE = 2**20
 
 
 def figures(ask: Ask) -> dict[str, float]:
-    """Return a node's statistics by our names, from its virtual tables.
+    """Return a node's statistics by Loadframe's names, from its virtual tables.
 
-    They cover thread pools, caches, compactions, clients, hints, disk use and streams.
+    They cover thread pools, caches, compactions, clients, hints, disk use and streams. `ask` returns the rows of a
+    statement.
     """
     totals: dict[str, float] = {}
     for pool in ask("SELECT * FROM system_views.thread_pools"):

@@ -103,7 +103,7 @@ class Couchbase(Store):
         return launch.find(home)
 
     def distribution(self, version: str) -> Distribution:
-        """Raise _not_packaged: no package registry has Couchbase."""
+        """Raise BadInput: no package registry has Couchbase."""
         raise _not_packaged()
 
     def durability(self, settings: Mapping[str, Any]) -> str:
@@ -310,7 +310,7 @@ def _quoted(name: str) -> str:
 
 
 def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return a node's statistics by our names, from the server's description of the node."""
+    """Return a node's statistics by Loadframe's names, from the server's description of the node."""
     figures = {
         name: float(value)
         for key, name in _FIGURES.items()

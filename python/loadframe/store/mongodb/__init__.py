@@ -305,7 +305,7 @@ class MongoDB(Store):
         return server.ask({"getParameter": 1, parameter: 1})[parameter]
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """BadInput for a single server."""
+        """Raise BadInput for a single server."""
         _, hello = self._hello(addresses)
         if not (_is_router(hello) or _is_member(hello)):
             raise BadInput(

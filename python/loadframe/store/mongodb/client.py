@@ -297,7 +297,7 @@ _MEBIBYTE = 2**20
 
 
 def figures(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's statistics by our names, from serverStatus; those that its version lacks are left out.
+    """Return a server's statistics by Loadframe's names, from serverStatus; those that its version lacks are left out.
 
     Counters start with the server.
     """

@@ -138,7 +138,10 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def parameter(name: str, value: Any) -> dict[str, Any]:
-    """Return the command field that changes a setting (`cache` or `setParameter.NAME`) of a running server."""
+    """Return the field of the command `setParameter` for `cache` or `setParameter.NAME`.
+
+    A cache is a size in bytes or a text such as `2GiB`; below 256 MiB it is raised to that.
+    """
     if name == "cache":
         return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _MIN_CACHE) // 2**20}M"}
     return {name.removeprefix(PARAMETER): value}

@@ -167,7 +167,10 @@ def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Wa
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Replace the addresses of restarted members in the set's configuration, by force, and wait for a primary."""
+    """Replace the addresses of restarted members in the set's configuration, by force, and wait for a primary.
+
+    A member is recognised by its name. If no address changed, this only waits.
+    """
     servers = [clients(member.address) for member in members]
     wait(servers, watch)
     at = {member.name: member.address for member in members}
@@ -215,13 +218,13 @@ def reconfigure(
 
 
 def _entry(number: int, member: Member) -> dict[str, Any]:
-    """Return the configuration of a member; the first seven numbers have a vote."""
+    """Return the configuration of the member with this `number`, from 0; the first seven have a vote."""
     voter = 1 if number < _VOTERS else 0
     return {"_id": number, "host": member.address, "votes": voter, "priority": voter, "tags": {"node": member.name}}
 
 
 def _require_others(addresses: Sequence[str], member: Member, clients: Clients) -> None:
-    """BadInput unless more than half of the members other than `member` serve, so that they can elect a primary."""
+    """Raise BadInput unless more than half of the members other than `member` serve and so can elect a primary."""
     status = primary(addresses, clients).ask({"replSetGetStatus": 1})
     others = [entry for entry in status["members"] if entry["name"] != member.address]
     serving = [entry for entry in others if entry["stateStr"] in _SERVING]

@@ -191,7 +191,7 @@ def _staying(router: Client, shard: str) -> list[str]:
 
 @contextlib.contextmanager
 def _balancing(router: Client) -> Iterator[None]:
-    """Run the balancer temporarily: only the balancer moves the data of a shard that leaves."""
+    """Run the balancer during the block, then stop it if it was off: only it moves the data of a leaving shard."""
     off = _is_off(router)
     if off:
         router.ask({"balancerStart": 1})

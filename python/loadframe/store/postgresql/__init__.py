@@ -218,7 +218,7 @@ class Postgresql(Store):
         return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """BadInput for servers with data of different origins; servers that do not answer are skipped."""
+        """Raise BadInput for servers with data of different origins; servers that do not answer are skipped."""
         identities: dict[str, str] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
@@ -267,7 +267,7 @@ class Postgresql(Store):
             replication.reunite(coordinator, members, self.client)
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """BadInput for a partitioned cluster, StoreFailed without a primary."""
+        """Raise BadInput for a partitioned cluster, StoreFailed without a primary."""
         partitions.refuse_change(self._primary(addresses))
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:

@@ -261,7 +261,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
 
 
 def figures(client: Client) -> dict[str, float]:
-    """Return a server's statistics by our names; totals are over all databases. The lag is added by `lags`."""
+    """Return a server's statistics by Loadframe's names, with totals over all databases. `lags` adds the lag."""
     figures: dict[str, float] = {}
     (vacuums,) = client.ask(_VACUUMS)
     checkpoints = _CHECKPOINTS_17 if vacuums.pop("version") >= 170000 else _CHECKPOINTS

@@ -137,7 +137,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def require_tls(installation: Installation) -> None:
-    """BadInput if the server was built without TLS."""
+    """Raise BadInput if the server was built without TLS."""
     server = program(installation, "postgres")
     if b"libssl" not in server.read_bytes():
         raise BadInput(
@@ -174,7 +174,10 @@ def cache(node: NodeSpec) -> int:
 
 
 def source(name: str, address: str, user: str = USER) -> str:
-    """Return the connection string of a replica to the primary at `address` (host:port)."""
+    """Return the connection string of the replica `name` to the primary at `address` (host:port).
+
+    It has no password.
+    """
     host, _, port = address.rpartition(":")
     return f"host={host.strip('[]')} port={port} user={user} application_name={slot(name)}"
 

@@ -109,7 +109,7 @@ def health(known: Mapping[str, str], clients: Callable[[str], Client]) -> Health
 
 
 def refuse_change(coordinator: Client) -> None:
-    """BadInput if the cluster is partitioned: its rows cannot move to another number of nodes."""
+    """Raise BadInput if the cluster is partitioned: its rows cannot move to another number of nodes."""
     if linked(coordinator):
         raise BadInput(
             "Loadframe cannot add or remove nodes of a partitioned cluster",

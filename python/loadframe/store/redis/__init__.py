@@ -225,7 +225,10 @@ class Redis(Store):
         return info["redis_version"]
 
     def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
-        """Return the cluster as the first node that answers reports it, or None for a single server."""
+        """Return the cluster as the first node that answers reports it; None for a single server.
+
+        Unreachable if none answers.
+        """
         address, info = self._first(addresses)
         return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
 
@@ -243,7 +246,7 @@ class Redis(Store):
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """BadInput for several single servers or nodes of several clusters; servers that do not answer are skipped."""
+        """Raise BadInput for several single servers, or several clusters; servers that do not answer are skipped."""
         clustered = {address: self._clustered_at(address) for address in addresses}
         alone = [address for address, is_clustered in clustered.items() if is_clustered is False]
         if alone and len(addresses) > 1:
@@ -315,7 +318,7 @@ class Redis(Store):
             ring.meet(clients, members, watch)
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """BadInput for a single server, which cannot grow or shrink."""
+        """Raise BadInput for a single server, which cannot grow or shrink."""
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -343,7 +346,7 @@ class Redis(Store):
         self._clients.pop(member.address, None)
 
     def _clustered_only(self, addresses: Sequence[str]) -> None:
-        """BadInput for a single server, which cannot grow or shrink."""
+        """Raise BadInput for a single server, which cannot grow or shrink."""
         if self._ring(addresses) is None:
             raise BadInput(
                 "a single redis server cannot grow or shrink", remedy="start it as a cluster, with --set cluster=true"
@@ -357,7 +360,7 @@ class Redis(Store):
         return [self.client(node.address) for node in seen.masters]
 
     def _registry(self, addresses: Sequence[str]) -> Client:
-        """Return the client of the node that stores the definitions of collections."""
+        """Return the client of the node that stores the definitions of collections: that of their key's slot."""
         seen = self._ring(addresses)
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 

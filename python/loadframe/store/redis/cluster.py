@@ -101,7 +101,10 @@ def leaving_moves(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
 
 
 def _spare(node: RedisNode, count: int) -> list[range]:
-    """Return ranges of `count` slots that a node gives away: its shortest ranges, and the end of the next one."""
+    """Return ranges of `count` slots in total that a node gives away: its shortest ranges, and the end of the next one.
+
+    Empty if `count` is not above 0.
+    """
     pieces: list[range] = []
     for piece in sorted(node.ranges, key=lambda piece: (len(piece), piece.start)):
         if count <= 0:
@@ -253,7 +256,7 @@ def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def wait(clients: Sequence[Client], watch: Watch) -> None:
-    """Wait until all nodes answer PING."""
+    """Wait until all nodes answer PING; `watch` is called between attempts, and may raise an error to end the wait."""
     _until(lambda: all(_answers(client) for client in clients), watch, "starting")
 
 

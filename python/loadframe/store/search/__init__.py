@@ -563,7 +563,7 @@ _FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.valu
 
 
 def _figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return the METRICS that a node's entry in `_nodes/stats` contains, by our names."""
+    """Return the METRICS that a node's entry in `_nodes/stats` contains, by Loadframe's names."""
     figures = {}
     for metric, path in METRICS.items():
         value: Any = node

@@ -141,9 +141,10 @@ def leave(request: Request, addresses: Sequence[str], member: Member, watch: Wat
 
 
 def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
-    """Exclude a node from elections.
+    """Exclude a node from elections by its name.
 
     Otherwise a cluster of two nodes could not shrink to one, and stopping the manager would interrupt the cluster.
+    `give_votes` undoes it.
     """
     request(addresses, "POST", f"/_cluster/voting_config_exclusions?node_names={name}")
 
@@ -178,7 +179,7 @@ def names(request: Request, addresses: Sequence[str], role: str = "data") -> lis
 
 
 def require_electors(request: Request, addresses: Sequence[str], member: Member) -> None:
-    """BadInput if the node is the only electable one."""
+    """Raise BadInput if the node is the only electable one."""
     if set(names(request, addresses, "master")) <= {member.name}:
         raise BadInput(
             f"{member.name} cannot leave: it is the only node that can be elected to lead the others",
@@ -213,7 +214,7 @@ def _uneven(shards: Counter[str]) -> str:
 
 
 def _recovering(request: Request, addresses: Sequence[str]) -> str:
-    """Return the bytes copied of the moving shards, as text."""
+    """Return the bytes copied of the moving shards as text that starts with a comma; empty if none moves."""
     path = "/_cat/recovery?active_only=true&bytes=b&format=json&h=bytes_recovered,bytes_total"
     rows = request(addresses, "GET", path, timeout=10.0)
     done = sum(int(row["bytes_recovered"]) for row in rows)
@@ -222,7 +223,7 @@ def _recovering(request: Request, addresses: Sequence[str]) -> str:
 
 
 def _require_place(request: Request, addresses: Sequence[str], member: Member) -> None:
-    """BadInput if an index has more copies than nodes would remain."""
+    """Raise BadInput if an index has more copies than nodes would remain."""
     remaining = len(set(names(request, addresses)) - {member.name})
     path = "/_all/_settings/index.number_of_replicas,index.auto_expand_replicas?flat_settings=true&expand_wildcards=all"
     for index, answer in sorted(request(addresses, "GET", path).items()):

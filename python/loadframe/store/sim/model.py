@@ -156,6 +156,6 @@ def inflation(size: float, sigma: float, kappa: float) -> float:
 
 
 def _require(name: str, holds: bool, what: str) -> None:
-    """BadInput unless `holds`; `what` are the allowed values of the setting, as text."""
+    """Raise BadInput unless `holds`; `what` are the allowed values of the setting, as text."""
     if not holds:
         raise BadInput(f"the setting {name} of the simulated store must be {what}")

@@ -234,7 +234,7 @@ def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: fl
 
 
 def _shards(name: str, shared: SharedState) -> dict[str, int]:
-    """Return the total and the failed shards of a collection, for an answer."""
+    """Return the numbers of all shards and of shards without a copy (`failed`) of a collection, for an answer."""
     return {"total": shared.definitions[name]["shards"], "failed": shared.placement.lost(name)}
 
 
@@ -253,7 +253,7 @@ def _health(shared: SharedState) -> dict[str, Any]:
 
 
 def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
-    """Return a node's statistics in the real format. CPU is the share of its servers that are busy."""
+    """Return a node's statistics in the real format; `now` is in s. CPU is the share of its servers that are busy."""
     slot = shared.slots[name]
     served, waiting = shared.stations.load(slot, now)
     completed, rejected, busy = shared.stations.sums(slot)

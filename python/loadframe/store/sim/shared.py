@@ -124,7 +124,7 @@ class Placement:
             changed = True
 
     def next(self) -> float | None:
-        """Return the time of the next join or end of a move, s; None if none is due."""
+        """Return the time of the next join or end of a move, s on the clock of `now`; None if none is due."""
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
@@ -236,7 +236,7 @@ class Placement:
 
     @classmethod
     def from_dict(cls, model: SimModel, content: Mapping[str, Any]) -> "Placement":
-        """Return the placement that `as_dict` described."""
+        """Return the placement in the result of `as_dict`."""
         return cls(
             model,
             list(content["members"]),
