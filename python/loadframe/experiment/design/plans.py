@@ -220,7 +220,7 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 
 
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
-    """Return a column for each factor, as bits over the basic columns; None if these are too few."""
+    """Return a column for each factor, as bits over `basic` basic columns; None if these do not suffice."""
     basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
     reached = {0} | _sums(basis, resolution - 2)
     for column in range(1, 2**basic):
@@ -233,7 +233,7 @@ def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
 
 
 def _sums(columns: Sequence[int], most: int) -> set[int]:
-    """Return the exclusive or of every set of at most `most` columns."""
+    """Return the levels of a treatment, by factor, that are not part of its cluster state."""
     sums = set()
     for size in range(1, most + 1):
         for chosen in itertools.combinations(columns, size):

@@ -293,7 +293,7 @@ def _elastic_file(file: ExperimentFile) -> ElasticFile:
 
 
 def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
-    """Return a load with its expressions evaluated for the initial number of nodes."""
+    """Return the load `name` with its expressions evaluated at a treatment, whose `nodes` is the initial number."""
     entry, values = _elastic_file(experiment.file).loads[name], expression_values(experiment, treatment)
     keys = {key: f"loads.{name}.{key}" for key in PACES}
     return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
@@ -333,7 +333,7 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
 
 
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
-    """Return the run of a transition under a load in a block; without `event` it is a control run."""
+    """Return the run of a transition under a load (both by name) in a block; without `event` it is a control run."""
     file = _elastic_file(experiment.file)
     nodes = file.transitions[transition].nodes or file.store.nodes
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
@@ -346,7 +346,10 @@ def _planned(experiment: Experiment, block: int, transition: str, load: str, *, 
 
 
 def _base(file: ElasticFile, transition: str, of: str) -> str | None:
-    """Return a transition with as many nodes that runs under the load `of`, to measure its capacity, or None."""
+    """Return the name of a transition with as many initial nodes that runs under the load `of`; None if there is none.
+
+    Its control run measures the capacity for `transition`, which is preferred itself.
+    """
 
     def nodes(name: str) -> int:
         """Return the number of nodes with which a transition starts."""

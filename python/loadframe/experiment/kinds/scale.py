@@ -181,7 +181,10 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 @functools.lru_cache(maxsize=10_000)
 def _step(path: Path, clients: int, phase: str, objective: RateName) -> "ClientsTried":
-    """Return the result of a number of clients from a run's folder. Cached, because recorded runs do not change."""
+    """Return the result of a number of clients, from the run's folder `path`.
+
+    Cached, because recorded runs do not change.
+    """
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.scale.saturation import clients_tried
     from loadframe.record import Run

@@ -305,7 +305,7 @@ class Director(RunHook):
         return None
 
     def _change(self, number: int, step: Step) -> None:
-        """Start a change of the cluster in a new thread."""
+        """Start the change of step `number` (from 1) in a new thread, and add its state to `_changes`."""
         change = _Change()
         self._changes.append(change)
         self._begin(lambda: self._carry_out(number, step, change))
@@ -409,7 +409,7 @@ def _broken(what: str, error: BaseException) -> LoadframeError:
 
 
 def _within(seconds: float | None) -> str:
-    """Return `within TIME` for a number of seconds."""
+    """Return the text `within TIME` for a number of seconds; None counts as 0."""
     return f"within {format_duration(seconds or 0.0)}"
 
 

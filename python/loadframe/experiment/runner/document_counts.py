@@ -106,7 +106,7 @@ class EventCount:
 
 
 def _kinds(outcome: Outcome) -> dict[str, Mapping[str, int]]:
-    """Return the acknowledged events of each source by kind."""
+    """Return the acknowledged events of each source, by source and kind."""
     return {name: source["kinds"] for name, source in outcome.get("sources", {}).items()}
 
 
@@ -168,7 +168,7 @@ def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | 
 def change(
     kind: str, content: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool
 ) -> int | None:
-    """Return the change of the count by each document; None if it depends on the store's content.
+    """Return how much each document changes the count (such as 1 or -1); None if that depends on the store's content.
 
     `kind` and `content` are the result of `written_content`. `first` means that the collection is empty.
     """

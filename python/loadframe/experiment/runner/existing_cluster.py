@@ -248,7 +248,7 @@ def count_documents(session: Session) -> dict[str, int]:
 
 
 def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
-    """Return, in words, each collection with another number of documents than before."""
+    """Return, in words, the collections whose number of documents differs from `before`; empty if none does."""
     return "; ".join(
         f"{name} has {counted(counts[name], 'document')}, not {before.get(name, 0):,}"
         for name in counts

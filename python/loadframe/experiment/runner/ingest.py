@@ -203,7 +203,7 @@ def ingest_result(
 
 
 def _slowest(operations: Iterable[OperationFigures], part: str) -> Latency | None:
-    """Return the times of a part of the operation with the largest p99; None if no operation has it."""
+    """Return the times of `part` of the operation in which it has the largest p99; None if no operation has it."""
     known = [operation.parts[part].response for operation in operations if part in operation.parts]
     return max(known, key=lambda latency: latency.p99 or 0.0, default=None)
 

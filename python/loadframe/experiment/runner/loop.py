@@ -45,7 +45,7 @@ _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
 def margin(left: float) -> float:
-    """Return the time reserved at the end of `left` s, s."""
+    """Return the seconds to reserve at the end of a time limit that has `left` s left: a bounded share of them."""
     return min(max(_SHARE * left, _LEAST), _MOST)
 
 
@@ -468,7 +468,7 @@ def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSp
 
 
 def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the machine entries of a manifest from the names in the experiment file."""
+    """Return the machine entries of a manifest from the names in the experiment file, without numbers of nodes."""
     return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
 
 

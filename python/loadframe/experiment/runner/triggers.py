@@ -90,7 +90,7 @@ class LiveMetrics:
         return progress.throughput, missed
 
     def look(self, cpu: Mapping[str, float]) -> None:
-        """Add the CPU shares of the nodes; called once a second."""
+        """Add the CPU share of each node, of its limit; called once a second. Only the last 600 calls count."""
         with self._lock:
             self._cpu = [*self._cpu[-599:], dict(cpu)]
 
@@ -127,7 +127,7 @@ def _most_failing(progress: Progress, before: Progress) -> tuple[str, float]:
 
 
 def _share(total: float, seconds: int) -> float:
-    """Return an even share of a total per second; 0 without seconds."""
+    """Return `total` over `seconds`, at least 0; 0 without seconds."""
     return max(total, 0.0) / seconds if seconds else 0.0
 
 
