@@ -133,7 +133,10 @@ class ScaleCommand:
 
     @staticmethod
     def _wait(what: str, health: Health | None, tell: Progress) -> None:
-        """Report progress with `tell`, raise if the program was interrupted, and sleep 0.2 s."""
+        """Report progress with `tell`, raise KeyboardInterrupt if an interrupt is pending, and sleep 0.2 s.
+
+        `health` is None while the command runs.
+        """
         left, state = (float(health.moving), health.status) if health else (0.0, "")
         tell(what, Balancing(left, "pieces", state))
         interrupts.check()

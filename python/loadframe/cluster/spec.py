@@ -93,7 +93,7 @@ class ClusterSpec:
             raise BadInput(f"scratch must be an absolute path; got {self.scratch}", remedy="begin it with /")
 
     def _check_racks(self) -> None:
-        """BadInput for duplicate or invalid rack names, or more racks than nodes."""
+        """Raise BadInput for duplicate or invalid rack names, or more racks than nodes."""
         if not self.racks:
             return
         if len(set(self.racks)) < len(self.racks) or len(self.racks) > self.nodes:
