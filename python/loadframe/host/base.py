@@ -73,10 +73,10 @@ class Process(Protocol):
         """Kill it immediately, with SIGKILL."""
 
     def pause(self) -> None:
-        """Suspend it until `resume`; its connections stay open and its memory stays allocated."""
+        """Suspend it until `resume`; its connections stay open and it keeps its memory."""
 
     def resume(self) -> None:
-        """Continue it."""
+        """Continue it after `pause`."""
 
     def paused(self) -> bool:
         """Whether it is suspended."""
@@ -85,7 +85,7 @@ class Process(Protocol):
         """Return the record from which `Machine.find` finds the process again."""
 
     def keep(self) -> None:
-        """Let the process outlive this one."""
+        """Let the process run on after the end of the process that started it."""
 
     def request_stop(self) -> None:
         """Ask it to stop without waiting, so that several nodes can stop in parallel."""

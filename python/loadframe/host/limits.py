@@ -283,11 +283,11 @@ class CgroupGroup:
             self.version.set_disk(self.folders, self.device, limits.disk.by_kernel)
 
     def strays(self, pids: Collection[int]) -> dict[int, str]:
-        """Return the processes that are in other groups."""
+        """Return process id -> its actual group, for processes outside of this group."""
         return cgroups.strays(self.folders, pids)
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the group as the kernel has them."""
+        """Return the limits of the group as the kernel has them; OSError if they cannot be read."""
         return self.version.read(self.folders, self.device)
 
 
@@ -386,12 +386,12 @@ class SystemdGroup:
         )
 
     def strays(self, pids: Collection[int]) -> dict[int, str]:
-        """Return the processes that are outside of the scope."""
+        """Return process id -> folder of its actual group, for processes outside of the scope."""
         folders = {pid: cgroups.folder_of(pid) for pid in pids}
         return {pid: str(folder) for pid, folder in folders.items() if folder and folder.name != f"{self.unit}.scope"}
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the scope; systemd puts it below the version 2 hierarchy."""
+        """Return the scope's limits as the kernel has them; None if the process has no group of version 2."""
         folders = self.located(pid)
         return cgroups.V2().read(folders, None) if folders else None
 
