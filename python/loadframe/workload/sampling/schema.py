@@ -70,7 +70,10 @@ Definitions = dict[str, dict[str, Any]]
 
 
 def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
-    """Return a live collection's definition without values of the user, and the parts that were left out."""
+    """Return a live collection's definition without values of the user, and the parts that were left out.
+
+    `profile` tells which names of fields are data; None if nothing was sampled.
+    """
     left_out: list[str] = []
     if family == "elasticsearch":
         mappings = _safe_mapping(
@@ -113,6 +116,7 @@ def _safe_mapping(
     """Return a mapping with known parameters only; call `report` for each field and parameter that is left out.
 
     Left out are fields with names that are data, values that may be data, and field types without their own values.
+    `sampled` are the sampled objects of this mapping, None without any; `path` is the mapping's, empty at the top.
     """
     kept = {key: value for key, value in mapping.items() if key in _MAPPING}
     safe_values: dict[str, Callable[[Any], bool]] = {

@@ -73,7 +73,7 @@ class Budget:
     seconds: float = 15.0
 
     def share(self, sources: int) -> float:
-        """Return the seconds for the next source when `sources` are left."""
+        """Return the seconds for the next source when `sources` are left and share the rest equally."""
         return self.seconds / sources
 
 
@@ -202,7 +202,7 @@ class _WrapErrors:
 
 
 def _place(error: BaseException, file: Path, folder: Path) -> str:
-    """Return file and line of the innermost frame in the track's files."""
+    """Return `file:line` of the innermost frame in the track's folder; `file` alone if no frame is in it."""
     place, trace = str(file), error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -289,7 +289,10 @@ def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[di
 
 
 def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield path and new value of each difference between two JSON values."""
+    """Yield path and new value of each difference between two JSON values; `path` is put before the paths.
+
+    A path has keys and indices. Objects with other keys and lists of another length differ as a whole.
+    """
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         for key, value in before.items():
             yield from _changes(value, after[key], (*path, key))

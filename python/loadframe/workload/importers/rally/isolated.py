@@ -124,17 +124,20 @@ def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, l
 
 
 def _out_of_memory(what: str, limits: Limits, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job that exceeds the memory limit."""
+    """Return the error for a job that exceeds the memory limit; the other arguments are as of `_run_isolated`."""
     return _exceeded(what, f"{limits.memory >> 20} MiB of memory", "--memory-limit", path, remedy)
 
 
 def _too_much(what: str, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job with too large a result."""
+    """Return the error for a job whose result is too large; the arguments are as of `_run_isolated`."""
     return BadInput(f"{what} more than {ANSWER >> 20} MiB for the result", where=str(path), remedy=remedy)
 
 
 def _exceeded(what: str, bound: str, option: str, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job that exceeds a limit, which `option` raises."""
+    """Return the error for a job that exceeds a limit, which `option` raises.
+
+    `bound` is the limit in words, such as `512 MiB of memory`; `what`, `path` and `remedy` are as of `_run_isolated`.
+    """
     return BadInput(f"{what} more than {bound}", where=str(path), remedy=f"raise the limit with {option}, or {remedy}")
 
 
