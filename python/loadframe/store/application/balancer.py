@@ -69,7 +69,8 @@ def configuration(
 ) -> str:
     """Return the text of haproxy.cfg, with the instances (name -> address) and disabled entries for later ones.
 
-    `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request.
+    `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request, `balance`
+    the algorithm of HAProxy, and `threads` its number of threads.
     """
     text = _CONFIGURATION.format(
         address=address,
