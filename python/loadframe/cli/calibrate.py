@@ -70,7 +70,7 @@ def calibrate(
 
 
 def _print(calibration: "Calibration") -> None:
-    """Print a calibration, and its warnings in yellow."""
+    """Print a calibration to standard output, and its warnings to standard error."""
     calibration.show(out)
     for warning in calibration.warnings:
         tell(warning, style="yellow")

@@ -120,7 +120,10 @@ def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) 
 
 
 def _print_requests(rendered: "Rendered", family: str) -> None:
-    """Print the request of each operation and the result of each line, and name corpora that are not here."""
+    """Print the request of each operation and the result of each line to standard output.
+
+    Also names corpora that are not on this machine. `family` is the store's.
+    """
     for request in rendered.requests:
         out.rule(f"[bold]{escape(request['phase'])}[/bold] · {escape(request['operation'])}", align="left")
         shown = _first_lines(request["request"] or "")
@@ -140,7 +143,7 @@ def _print_requests(rendered: "Rendered", family: str) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """Print an operation's request, answer and judgement on the terminal."""
+    """Print an operation's request, answer and judgement to standard output; long texts are cut."""
     failed, received = answer["error"], _first_lines(answer["answer"])
     style = "red" if failed else "green"
     verdict = f"{failed}: {_without_repetition(answer['message'], received)}" if failed else "good"

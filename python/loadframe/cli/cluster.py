@@ -264,7 +264,7 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes
 
 
 def step(line: str) -> None:
-    """Print a line of progress."""
+    """Print a line of progress to standard error."""
     tell(f"  {line}", style="dim")
 
 
@@ -404,7 +404,7 @@ def _state(name: str) -> dict[str, Any]:
 
 
 def show(name: str, as_json: bool) -> None:
-    """Print a named cluster's state, as JSON or as text."""
+    """Print a named cluster's state to standard output, as JSON or as text."""
     state = _state(name)
     if as_json:
         print_json(state)
@@ -437,7 +437,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _show_attached(cluster: Cluster, as_json: bool) -> None:
-    """Print the state of an existing cluster that --hosts names, as JSON or as text."""
+    """Print the state of an existing cluster that --hosts names to standard output, as JSON or as text."""
     described, deviations = cluster.describe(), cluster.deviations()
     state = {
         "name": None,

@@ -154,7 +154,7 @@ def link(
 
 
 def _apply(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
-    """Change a running cluster by name, then print the events of the change, as JSON or one line each."""
+    """Load a running cluster by name, call `change` with it, then print the events, as JSON or one line each."""
     running = Cluster.load(name)
     events: list[ClusterEvent] = []
     with running.telling(events.append):

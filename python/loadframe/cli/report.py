@@ -232,7 +232,7 @@ def _bounds(text: str | None) -> tuple[float, ...]:
 def _write_queries(path: Path, output: Path | None, form: Format, *, as_json: bool) -> None:
     """Write a run in the format of the MPI benchmarker: `query-results` of its document, or `queries` of its program.
 
-    With `as_json`, also print it.
+    The file is `output`, by default FORM.json in the run's folder `path`. With `as_json`, also print it.
     """
     from loadframe.library.reports import default_file
     from loadframe.record import Run

@@ -120,7 +120,10 @@ def published(
 
 @contextlib.contextmanager
 def _exported(outlets: Outlets) -> Iterator[list["Receiver"]]:
-    """Serve and push metrics, and push spans; yield the receivers of records."""
+    """Serve and push metrics, and push spans, during the block; yield the receivers of records.
+
+    The list is empty without outlets. Prints the URL of the metrics.
+    """
     if outlets == Outlets():
         yield []
         return
