@@ -157,7 +157,7 @@ def _lines(content: IO[bytes], longest: int) -> Iterator[bytes]:
 
 
 def _require_reachable(hosts: Sequence[str]) -> None:
-    """Raise BadInput if a rank cannot reach a node."""
+    """Raise BadInput if a rank cannot reach a node (`host:port`). Do nothing without ranks."""
 
     hub = present()
     if hub is None:

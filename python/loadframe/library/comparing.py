@@ -102,7 +102,10 @@ def gate_groups(
 
 
 def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], option: str) -> dict[str, float]:
-    """Parse shares by measure; BadInput for a measure that is not among `kinds`."""
+    """Parse shares by measure, numbers or texts such as `5%`; BadInput for a measure that is not among `kinds`.
+
+    `option` is the argument's name for messages.
+    """
     parsed = {}
     for name, text in shares.items():
         (kind,) = require_measures([name])
@@ -116,7 +119,10 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
 
 
 def parse_bound(text: str, option: str = "--bound") -> Bound:
-    """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side."""
+    """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side.
+
+    `option` is the argument's name for messages.
+    """
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:
         raise BadInput(

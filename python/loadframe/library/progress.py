@@ -105,7 +105,7 @@ class NotebookProgress:
 
 
 def _bar(text: str, done: float | None = None, total: float | None = None) -> str:
-    """Return a text as HTML, after a bar if the total is known."""
+    """Return a text as HTML, after a bar of `done` of `total`; without a total, the text alone."""
     bar = f'<progress value="{done or 0:g}" max="{total:g}"></progress> ' if total else ""
     return bar + escape(printable(text))
 

@@ -163,7 +163,7 @@ def not_recorded(folder: Path) -> BadInput:
 
 
 def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
-    """Return the report on a run."""
+    """Return the report on a run. `bands` are the upper bounds of latency buckets, s."""
     from loadframe.report.run.document import run_document
     from loadframe.report.run.page import run_page
     from loadframe.report.run.terminal import print_run
