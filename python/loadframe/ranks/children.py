@@ -32,7 +32,11 @@ class Children:
         return bool(self._running)
 
     def hear(self, _source: int, header: Header, payload: bytes) -> None:
-        """Handle a message of rank 0: start a program, pass input to it, or close its input."""
+        """Handle a message of rank 0: start a program, pass input to it, or close its input.
+
+        The header has the program's `number`, the action `what`, and the `command` to start. If the program cannot
+        start, rank 0 gets the exit status 127. Messages for an ended program are ignored.
+        """
         number, action = header["number"], header["what"]
         if action == "start":
             try:

@@ -193,9 +193,9 @@ class Coordinator:
         return program
 
     def ask(self, question: str, about: Any) -> dict[int, Any]:
-        """Ask all ranks one of the questions in `rank_process.QUESTIONS`; return the answers by rank.
+        """Ask all ranks one of the questions in `rank_process.QUESTIONS`, and wait; return the answers by rank.
 
-        RankLost if one does not answer in time.
+        `about` is the question's argument, as JSON values. RankLost if a rank does not answer in time.
         """
         self.require_whole()
         header = {"kind": "ask", "number": next(self._numbers), "question": question}

@@ -26,7 +26,7 @@ REFUSED = errno.errorcode[errno.ECONNREFUSED]
 
 
 def unreachable(hosts: Sequence[str]) -> dict[str, str]:
-    """Return each unreachable `host:port` with the reason."""
+    """Return each unreachable `host:port` with the reason, after one attempt; see `_connect`."""
     return {host: outcome for host, outcome in _connect(hosts).items() if isinstance(outcome, str)}
 
 
@@ -38,7 +38,10 @@ def distances(hosts: Sequence[str]) -> list[float | None]:
 
 
 def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
-    """Return the time of a TCP connection to each host, s, or the reason for failure, such as no answer in time."""
+    """Return the time of a TCP connection to each `host:port`, s, or in words why it failed.
+
+    All are attempted at once, for _PATIENCE seconds at most.
+    """
     outcomes: dict[str, float | str] = {}
     with selectors.DefaultSelector() as waiting:
         for host in dict.fromkeys(hosts):
