@@ -196,7 +196,10 @@ def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
 
 
 def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owner | None) -> None:
-    """Set the mode and the owner of an entry in its open parent folder."""
+    """Set the mode and the owner of an entry in its open parent folder; None keeps the owner.
+
+    Of a link, only the owner is set. `name` and `path` are the entry's: below the copy, and for messages.
+    """
     if entry.link is not None:
         if owner:
             os.chown(name.name, owner.user, owner.group, dir_fd=parent, follow_symlinks=False)
