@@ -208,7 +208,7 @@ class ResolvedPhase:
 
     @property
     def shown(self) -> dict[str, str]:
-        """Operations that query probed events, each with the operation that ingests the events."""
+        """Operation that queries ingested events -> operation that ingests them, if visibility probes measure it."""
         shown = {name: str(self.operations[name]["shows"]) for name in self._operations_with("shows")}
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 

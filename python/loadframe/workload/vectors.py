@@ -106,7 +106,10 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
 
 
 def rows(file: Path) -> int | None:
-    """Return the number of rows of a mapped format, or None for other formats and missing files."""
+    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file; None for other formats and missing files.
+
+    None also if the first vector has no dimension.
+    """
     size = COMPONENT.get(file.suffix.lower())
     if size is None or not file.is_file():
         return None

@@ -158,7 +158,7 @@ class Weighted(Generic[_Value]):
         self._up_to = list(accumulate(counts.values()))
 
     def draw(self, rng: random.Random) -> _Value:
-        """Return a random value."""
+        """Return a random value; its probability is its frequency in the sample."""
         return rng.choices(self.values, cum_weights=self._up_to)[0]
 
     def like(self, values: Sequence[_Value], place: int, run: Run) -> _Value:
@@ -225,7 +225,10 @@ class Quantiles:
         return self.unlike_sampled(drawn, rng)
 
     def unlike_sampled(self, drawn: Callable[[], float], rng: random.Random) -> float:
-        """Return the first number of `drawn` that is not a sampled long one. After many attempts, change it."""
+        """Return a rounded number from `drawn` that is not a sampled long one.
+
+        After 20 sampled ones, it changes the next.
+        """
         number = self.rounded(drawn())
         for _ in range(_ATTEMPTS):
             if number not in self._long:

@@ -239,7 +239,10 @@ class Pseudonyms:
         return text + self._random.choice(string.ascii_lowercase) if len(like) >= _LENGTHENED else text
 
     def _composed(self, like: str, parts: "Parts", words: dict[str, str] | None, *, loosely: bool) -> str:
-        """Return a random text in which shared words and the shared beginning have their pseudonyms."""
+        """Return a random text in which shared words and the shared beginning have their pseudonyms.
+
+        Parameters as of `fresh`.
+        """
         if is_ipv4(like) or _UUID.fullmatch(like):
             return self._shaped(like)
 

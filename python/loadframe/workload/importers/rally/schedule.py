@@ -296,7 +296,7 @@ class Schedule:
         return {"warmup": f"{longest:.15g}s"} if longest else {}
 
     def _add(self, name: str, tasks: list[Task], load: dict[str, Any]) -> None:
-        """Add a phase with an unused name, and record its tasks."""
+        """Add a phase with the keys `load` and an unused name derived from `name`, and record its tasks."""
         self.phases.append({"name": name_of(name, [phase["name"] for phase in self.phases]), **load})
         self._tasks.append(tasks)
 

@@ -50,7 +50,10 @@ def _fits(name: str, body: Mapping[str, Any]) -> bool:
 
 
 def _merged(definitions: list[Any]) -> dict[str, Any]:
-    """Return one definition from several; later ones take precedence."""
+    """Return a recursive merge of the settings, mappings and aliases of several definitions; the last has precedence.
+
+    Definitions and parts that are not mappings are ignored.
+    """
     made: dict[str, Any] = {}
     for definition in definitions:
         if isinstance(definition, dict):
@@ -133,7 +136,7 @@ class Track:
     left_out: list[str] = field(default_factory=list)
 
     def leave_out(self, entry: str) -> None:
-        """Report a part that is not imported, once."""
+        """Add `entry`, a text about a part that is not imported, to the report; do nothing if it was added before."""
         if entry not in self.left_out:
             self.left_out.append(entry)
 
@@ -409,7 +412,7 @@ def _first_index(path: Path) -> str | None:
 
 
 def _small(file: str) -> str:
-    """Return the name of the small version of a file, as in Rally's test mode."""
+    """Return the name of the file for Rally's test mode, such as `documents-1k.json.bz2` for `documents.json.bz2`."""
     stem, _, packed = file.rpartition(".") if file.endswith(_COMPRESSED) else (file, "", "")
     before, dot, ending = stem.rpartition(".")
     name = f"{before}-1k{dot}{ending}" if dot and "/" not in ending else f"{stem}-1k"
