@@ -534,7 +534,7 @@ def _identity(folder: Path) -> str:
 
 
 def _manage(folder: Path) -> list[str] | None:
-    """Return the management command of a node's process up to the operation; None if the process is not found here."""
+    """Return the management command of a node, without an operation; None if the node has no process here."""
     command = nofollow.read_text(folder, "config/manage.json")
     if command is not None:
         identity = _identity(folder).encode()

@@ -151,7 +151,10 @@ class SearchStore(Store):
         return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers."""
+        """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers.
+
+        For a serverless service that hides its version, `serverless`.
+        """
         try:
             answer = self.request(addresses, "GET", "/")
         except NotOffered as error:

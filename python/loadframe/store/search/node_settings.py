@@ -75,7 +75,7 @@ def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput for a heap that leaves too little of the memory limit."""
+    """Raise BadInput if the heap in the node's settings leaves too little of `memory`, in bytes; None: unlimited."""
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 
