@@ -184,7 +184,7 @@ class PolicyEntry(Model):
 
     @model_validator(mode="after")
     def _check_rule_and_bounds(self) -> "PolicyEntry":
-        """Refuse other than exactly one of thresholds, target and python; refuse `most` up to `least`."""
+        """Refuse a policy without exactly one of thresholds, target and python, or with `most` not above `least`."""
         rules = [key for key in ("thresholds", "target", "python") if getattr(self, key) is not None]
         if len(rules) != 1:
             got = " and ".join(rules) if rules else "none"

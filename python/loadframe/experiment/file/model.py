@@ -385,7 +385,7 @@ class PriceSlo(Model):
 
 
 def _slo_form(value: object) -> str:
-    """Return the tag of the model for an SLO: p99 (the short form) or slo."""
+    """Return the tag of the model for an SLO: `p99` if it has that key (the short form), otherwise `slo`."""
     short = isinstance(value, PriceSlo) or (isinstance(value, Mapping) and "p99" in value)
     return "p99" if short else "slo"
 

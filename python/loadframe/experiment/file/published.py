@@ -43,7 +43,10 @@ class _PublishedLine:
 
 
 def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure, ...]:
-    """Return the published figures of an experiment in file order; BadInput with file and line."""
+    """Return the published figures in the file `name`, in file order; BadInput, with file and line, for errors.
+
+    `name` is relative to the experiment's folder.
+    """
     document = experiment.document
     path = document.path.parent / name
     try:

@@ -186,7 +186,10 @@ def change(
 
 
 def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
-    """Return the gain of an operation, or None without one. `first` means that its collection is empty at the start."""
+    """Return the growth of a collection by an operation; None if it adds no documents.
+
+    `first` means that its collection is empty at the start.
+    """
     write = written_content(form)
     declared = form.get("new_documents")
     if declared is not None:

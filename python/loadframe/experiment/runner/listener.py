@@ -72,7 +72,7 @@ class Listeners(Listener):
             listener.expect(parts)
 
     def part(self, name: str) -> None:
-        """Forward the start of a part to every listener."""
+        """Forward the start of a run or phase to every listener. `name` is the part as announced."""
         for listener in self._listeners:
             listener.part(name)
 
