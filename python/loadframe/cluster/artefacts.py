@@ -252,9 +252,10 @@ def _place_text(path: Path, content: str) -> None:
 
 
 def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], None]) -> None:
-    """Download jars in parallel into the installation folder; the first error stops the other downloads.
+    """Download jars in parallel into `target`.
 
-    `what` is the title of the progress. Jars that were complete before the error remain.
+    The first RegistryError or LoadframeError stops the others and is raised. `what` is the title of the progress. Jars
+    that were complete before the error remain.
     """
     staging = target.with_name(f"{target.name}.part")
     # Remove partial downloads of a killed attempt. Complete files were moved out at once.
