@@ -104,7 +104,10 @@ class Runtime:
         )
 
     def server(self, name: str, started: int) -> int:
-        """Return the id of the process in the container; `started`, the process that we started, if none appears."""
+        """Return the id of the process in the container `name`, waiting up to 20 s for it.
+
+        If none appears, or the client `started` ends, or with Charliecloud, return `started`.
+        """
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
             with contextlib.suppress(OSError, ValueError):
@@ -246,7 +249,10 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
 
 
 def _innermost(started: int) -> int | None:
-    """Return the last process of the runtime's chain, or None while that is still part of the runtime."""
+    """Return the last process of the chain of first children of `started`, or None if it is part of the runtime.
+
+    OSError if that process ended.
+    """
     process = started
     while children := _children(process):
         process = children[0]

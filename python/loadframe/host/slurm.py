@@ -114,7 +114,10 @@ def environment(number: str) -> dict[str, str]:
 
 
 def cancel_step(number: str, name: str) -> None:
-    """Cancel the steps of that name in a job; LoadframeError if Slurm refuses."""
+    """Cancel the steps called `name` in job `number`, if any.
+
+    BadInput without Slurm's commands, LoadframeError if they fail.
+    """
     for line in _run("squeue", "--noheader", "--steps", f"--jobs={number}", "--format=%i|%j").splitlines():
         step, _, called = line.partition("|")
         if called == name:

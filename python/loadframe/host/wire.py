@@ -94,7 +94,7 @@ class PipeConnection:
             self._process.wait()
 
     def status(self) -> int | None:
-        """Wait up to 2 s for its exit status, or None if it still runs."""
+        """Wait up to 2 s for the command to end, and return its exit status; None if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(2.0)
         return None
