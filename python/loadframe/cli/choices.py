@@ -216,7 +216,7 @@ def sharding(
 
 
 def core_limits(text: str | None) -> dict[str, Any]:
-    """Return the arguments `cores` and `cores_each` of Limits for --cores; empty without the option."""
+    """Return the arguments `cores` and `cores_each` of Limits for --cores; empty without it, BadInput if malformed."""
     if text is None:
         return {}
     cores = parse_cores(text)
