@@ -228,7 +228,10 @@ def _scale(path: Path) -> _Named:
 
 
 def _capacity(path: Path) -> _Named:
-    """Yield name and plot of a capacity experiment; the plot is None if it would be empty."""
+    """Yield (name, plot) for the capacity by cluster size, if only that varies, and for the trials of each capacity.
+
+    A plot is None if it would be empty.
+    """
     from loadframe.analyze.capacity import curve, read_capacities
     from loadframe.report.plots.capacity import capacity_plot, trials_plot
 
