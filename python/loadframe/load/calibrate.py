@@ -76,7 +76,10 @@ class Calibration:
 
     @classmethod
     def load(cls, cache: Path) -> Self | None:
-        """Read the calibration of this machine; None if this version of Loadframe has none."""
+        """Read the calibration of this machine from Loadframe's cache folder `cache`.
+
+        None if the file is missing or unreadable, or of another version of Loadframe.
+        """
         try:
             calibration = cls.from_dict(json.loads(_path(cache, _machine()).read_text()))
         except (OSError, ValueError, KeyError, TypeError):
@@ -126,12 +129,12 @@ class Calibration:
         return "it was a quick calibration" if self.quick else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the calibration as values for JSON."""
+        """Return the calibration as nested dictionaries for JSON, as `from_dict` reads them."""
         return asdict(self)
 
 
 def _machine() -> dict[str, Any]:
-    """Return the hardware properties that identify this machine."""
+    """Return the properties of this machine's hardware that identify it: those named in `_HARDWARE`."""
     properties = hardware()
     return {key: properties[key] for key in _HARDWARE}
 
@@ -197,14 +200,15 @@ class _WorkerFigures:
 
 
 def measurable() -> list[str]:
-    """Return the drivers that can be measured."""
+    """Return the names of the engine's drivers that have a probe in `PROBES`, in the engine's order."""
     return [driver for driver in _engine.DRIVERS if driver in PROBES]
 
 
 def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int], None]) -> Calibration:
-    """Measure the drivers and return the figures. `tell` gets the name of a measurement, its number and their count.
+    """Measure the drivers against null servers on this machine, one after another, and return the figures.
 
-    One measurement takes about 3 s, with `quick` 1 s: that gives a first idea and is not a basis for a verdict.
+    `tell` is called before each measurement with its name, its number from 0, and the number of measurements. One
+    takes about 3 s; with `quick` 1 s, which is too imprecise for a verdict. LoadframeError if a request fails.
     """
     # Whole seconds, because the worker's CPU time is recorded per second.
     warmup, duration = (0, 1) if quick else (1, 2)
@@ -217,7 +221,11 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         corpus.write_text(_documents())
 
         def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _WorkerFigures:
-            """Measure an operation against a new null server; update `waited`. `pacing` is the load model."""
+            """Run a phase of `operation` on a new null server, and return the worker's figures.
+
+            Calls `tell` with `name`, and raises `waited` to the worker's share if that is larger. `pacing` is the
+            load model.
+            """
             nonlocal waited
             tell(f"{driver}: {name}", next(steps), total)
             # The null driver connects to no server, so any server will do.
@@ -289,7 +297,7 @@ def _plan(
 
 
 def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
-    """Return the worker's figures in the seconds after `warmup`, from the folder with a phase's records.
+    """Read the worker's figures in the `duration` s after `warmup` s, from the folder `records` of a phase.
 
     LoadframeError if a request failed.
     """

@@ -29,9 +29,10 @@ class Nearest:
 
     @classmethod
     def measure(cls, hosts: Sequence[str], ranks: Sequence[Rank], clients: int, threads: int) -> Self:
-        """Measure the round trips from the ranks (without ranks: from this process) and assign `clients` clients.
+        """Measure the round trips from the ranks (or from this process) and assign `clients` clients to hosts.
 
-        `threads` is the number of workers of each rank. RankLost if a rank does not answer.
+        Blocks until all ranks have measured. `threads` is the number of workers of each rank. RankLost if a rank does
+        not answer.
         """
         hub = present()
         if hub is not None and ranks:
@@ -50,12 +51,18 @@ class Nearest:
         round_trips: Sequence[Sequence[float | None]],
         clients: Sequence[Sequence[int]],
     ) -> Self:
-        """Create an assignment from sequences."""
+        """Create an assignment from sequences with a row per rank and a column per host.
+
+        `round_trips` are in s, None for an unreachable host; `clients` are numbers of clients.
+        """
         return cls(tuple(hosts), tuple(ranks), tuple(map(tuple, round_trips)), tuple(map(tuple, clients)))
 
     @classmethod
     def again(cls, recorded: Mapping[str, Any], hosts: Sequence[str], ranks: Sequence[Rank]) -> Self:
-        """Return a manifest's assignment, with hosts in the same order. BadInput if ranks or hosts differ in number."""
+        """Return the assignment that `describe` wrote to a manifest, for the present hosts and ranks in the same order.
+
+        BadInput if the numbers of ranks or hosts differ from the recorded ones.
+        """
         numbers = [rank.rank for rank in ranks] or [0]
         if (len(recorded["hosts"]), len(recorded["ranks"])) != (len(hosts), len(numbers)):
             raise BadInput(
@@ -73,7 +80,10 @@ class Nearest:
         return [left[client % workers // threads].pop(0) for client in range(total)]
 
     def cost(self, clients: Sequence[Sequence[int]] | None = None) -> float:
-        """Return the mean round trip of a client, s, for this or the given assignment."""
+        """Return the mean round trip of a client, s; 0 without clients. An unreachable host counts as 1,000 s.
+
+        `clients` is another assignment to judge, by rank and host; the default is this one.
+        """
         counts = np.array(self.clients if clients is None else clients, float)
         return float((counts * _costs(self.round_trips)).sum() / max(counts.sum(), 1))
 

@@ -57,7 +57,7 @@ class Generator:
     def members(self) -> Sequence[Rank]:
         """Return the ranks that generate load; empty for a single process.
 
-        BadInput if too few ranks were started, or if spinning ranks share cores.
+        BadInput if fewer ranks were started than required, or if spinning ranks of a machine share cores.
         """
         hub = present()
         if hub is not None:
@@ -103,7 +103,7 @@ class Generator:
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
     def tracing(self) -> dict[str, Any]:
-        """Return the sampling of traces in the engine's plan of one phase, with new trace ids."""
+        """Return the key `trace` of the engine's plan of one phase, with a new random id; empty if off."""
         return {} if self.trace is None else {"trace": {"share": self.trace, "run": secrets.randbits(63)}}
 
     def timestamping(self) -> dict[str, Any]:
@@ -111,13 +111,19 @@ class Generator:
         return {"kernel_timestamps": True} if self.kernel_timestamps else {}
 
     def taking_part(self) -> dict[str, Any]:
-        """Return the threads and ranks of a phase, in the form of its outcome."""
+        """Return `threads`, `ranks` (their number) and, of several ranks, their numbers as `members`.
+
+        The form is that of an outcome. BadInput as for `members`.
+        """
         members = [rank.rank for rank in self.members()]
         named = {"members": members} if members else {}
         return {"threads": self.threads, "ranks": max(len(members), 1), **named}
 
     def describe(self) -> dict[str, Any]:
-        """Return the generator's part of a manifest: threads, ranks with their machines, and settings."""
+        """Return the generator's part of a manifest: threads, ranks with their machines, and settings.
+
+        BadInput as `members`.
+        """
         members = self.members()
         return {
             "ranks": max(len(members), 1),
@@ -205,7 +211,7 @@ OpenMeasures = Callable[[], ReadMeasures]
 
 
 def _progress(state: dict[str, Any]) -> Progress:
-    """Convert the engine's progress; times of 0 (no answer) become None."""
+    """Convert the engine's progress of a phase to `Progress`; times of 0 (no answer) become None."""
     times = {name: state[name] or None for name in ("response_p50", "response_p99")}
     sources = {
         name: SourceProgress(**{entry.name: counts.get(entry.name) for entry in fields(SourceProgress)})
@@ -326,7 +332,10 @@ def run_phase(
 
 
 def _tell_progress(handle: _engine.Handle | PhaseOfRanks, tell: Callable[[Progress], None]) -> Progress:
-    """Return the progress. Report it unless the end cut its last second short: that would look like a drop."""
+    """Return the current progress, and pass it to `tell`.
+
+    `tell` is not called if the end of the phase cut the last second short: its rate would look like a drop.
+    """
     progress = _progress(handle.progress())
     if progress.seconds <= max(time.monotonic() - handle.started, 0.0):
         tell(progress)
@@ -337,6 +346,7 @@ def _reader(measures: "_engine.Measures") -> ReadMeasures:
     """Return a function that reads the measures of a phase: totals, and the `spans` recorded since its last call."""
 
     def read() -> Mapping[str, Any]:
+        """Return the totals so far, and as `spans` the requests traced since the last call."""
         totals: Mapping[str, Any] = json.loads(measures.read())
         return {**totals, "spans": json.loads(measures.spans())}
 
@@ -358,7 +368,7 @@ def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None
 
 
 def _tell_answers(handle: _engine.Handle | PhaseOfRanks, answered: Callable[[str, bytes], None] | None) -> None:
-    """Pass each new answer of the engine to `answered`: the operation's name and the answer's bytes."""
+    """Call `answered`, if given, with operation name and bytes of each answer since the last call."""
     if answered:
         for operation, answer in handle.answers():
             answered(operation, answer)
@@ -410,6 +420,7 @@ def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send each operation of a plan once; return the request, answer and judgement of each, in the plan's order.
 
     Secrets in requests and in answers are masked: those with a telling name, and the credentials of the target.
+    Errors as `_ask`.
     """
     answers = _ask(plan, _engine.check)
     # Read after the answers, because a file of credentials can change meanwhile.
@@ -435,7 +446,7 @@ def _mask_messages(part: Any, secrets: Collection[str]) -> None:
 
 
 def _secrets(target: Mapping[str, Any]) -> set[str]:
-    """Return the secrets of a target and of its parts; see `_credentials`."""
+    """Return the secrets of a plan's target and of its named parts; see `_credentials`."""
     return set[str]().union(*map(_credentials, [target, *target.get("targets", {}).values()]))
 
 
@@ -472,9 +483,9 @@ def _credentials(target: Mapping[str, Any]) -> set[str]:
 
 
 def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return each operation of a plan with its request, or None if the request exists only once it is sent.
+    """Return name and request of each operation of a plan, without sending it; None if the request depends on sending.
 
-    Secrets in requests are blanked.
+    Secrets in requests are masked. Errors as `_ask`.
     """
     rendered = _ask(plan, _engine.render)
     return [(name, None if request is None else _request(plan, request)) for name, request in rendered]
@@ -491,7 +502,10 @@ def preview_lines(plan: Mapping[str, Any], source: str, lines: Sequence[bytes]) 
 
 
 def _request(plan: Mapping[str, Any], request: str) -> str:
-    """Return a request without its secrets. In Redis commands no key or quote marks which word is a secret."""
+    """Return a request's text with its secrets masked.
+
+    In Redis commands no key or quote marks which word is a secret, so they have rules of their own.
+    """
     shown: str = command(request) if plan["target"]["driver"] == "redis" else plain(request)
     return shown
 
