@@ -18,12 +18,18 @@ _KINDS = {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}
 
 
 def of_machine(proc: Path) -> dict[str, float]:
-    """Return the pressure totals of the machine by metric, s. `proc` is the mount point of proc(5)."""
+    """Return the machine's stalled time since boot, s, by metric such as `pressure.cpu.some`.
+
+    `proc` is the mount point of proc(5). Pressure that the kernel does not count is omitted.
+    """
     return _stalls({resource: proc / "pressure" / resource for resource in _KINDS})
 
 
 def of_group(folder: Path) -> dict[str, float]:
-    """Return the pressure totals of a control group of version 2 by metric, s."""
+    """Return a control group's total stalled time, s, by metric such as `pressure.io.full`.
+
+    `folder` is a group of cgroup version 2. Pressure that the kernel does not count is omitted.
+    """
     return _stalls({resource: folder / f"{resource}.pressure" for resource in _KINDS})
 
 
@@ -74,7 +80,7 @@ class CgroupSampler:
 
 
 def _memory(folder: Path) -> float:
-    """Return the memory charged to the group, bytes."""
+    """Return the memory charged to a control group of version 2 or 1, bytes. OSError if it cannot be read."""
     try:
         return int((folder / "memory.current").read_text())
     except FileNotFoundError:
@@ -168,12 +174,12 @@ class HostSampler:
         return 0.0
 
     def _carried_by(self) -> dict[str, Carried]:
-        """Return (received, sent) bytes of each interface (proc(5), /proc/net/dev)."""
+        """Return interface name -> total (received, sent) bytes, loopback included, from /proc/net/dev (proc(5))."""
         rows = (line.partition(":") for line in (self._proc / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
-        """Return the bytes read and written by all disks, without partitions."""
+        """Return the bytes `disk.read` and `disk.written` since boot, sums of all disks without their partitions."""
         totals = {"disk.read": 0.0, "disk.written": 0.0}
         for line in (self._proc / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
@@ -183,7 +189,11 @@ class HostSampler:
         return totals
 
     def _network_share(self, now: float, interfaces: Mapping[str, Carried]) -> Iterator[Sample]:
-        """Yield the utilisation, from 0 to 1, of the busiest direction of an interface with a known speed."""
+        """Yield `network.share`: the largest rate of an interface and direction as a share of its speed, 0 to 1.
+
+        `interfaces` are name -> total (received, sent) bytes at the time `now`, s. Nothing without an interface of
+        known speed, and at the first call.
+        """
         shares = []
         for name, counters in interfaces.items():
             speed = self._speed(name)
@@ -211,7 +221,10 @@ class HostSampler:
 
 
 def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
-    """Return the total bytes of all interfaces by metric, with loopback apart from the others."""
+    """Return the total bytes over all interfaces by metric, with loopback apart from the others.
+
+    `interfaces` are name -> total (received, sent) bytes.
+    """
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
         if name == _LOOPBACK:
@@ -278,7 +291,7 @@ class MachineSampler:
         self._wanted, self._ask = wanted, ask
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the samples of the machine and its nodes, or gaps."""
+        """Ask the machine, and yield the samples of it and of its nodes; a gap for each if it does not answer."""
         wanted = self._wanted()
         try:
             for seen in self._ask(wanted):

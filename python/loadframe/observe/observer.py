@@ -171,7 +171,7 @@ class Observer:
 
 
 def _title(samplers: Sequence[Sampler]) -> str:
-    """Return the name of a group of samplers for its thread: of the only one, or `system`."""
+    """Return the name for the thread of these samplers: of the one that waits for answers, or `system`."""
     return samplers[0].name if samplers[0].waits else "system"
 
 
@@ -278,11 +278,10 @@ class SourcesSampler:
         self._threads = Rates()
 
     def tell(self, sources: Mapping[str, Mapping[str, Any]]) -> None:
-        """Set the current metrics of each source by name; empty after the end of a phase.
+        """Set the current metrics of each source: source name -> metric -> value. Empty at the end of a phase.
 
-        Counters of ended sources restart.
-
-        A source whose metric `stdin` is true reads standard input.
+        Rates of a source that is no longer named start again. A source whose metric `stdin` is true reads standard
+        input.
         """
         with self._lock:
             for ended in self._current.keys() - sources.keys():

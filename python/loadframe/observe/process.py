@@ -77,7 +77,10 @@ class ProcessSampler:
 
 
 def _figures(pid: int, stat: list[str]) -> dict[str, float]:
-    """Return the levels and counters of a process by metric; `stat` are its fields of /proc/PID/stat."""
+    """Return resident memory, threads, CPU times and storage bytes of a process by metric; see `ProcessSampler`.
+
+    `stat` are its fields of /proc/PID/stat. Values are totals since its start, except memory (bytes) and threads.
+    """
     return {
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
@@ -98,7 +101,7 @@ _FIRST_NAMESPACE = 0xEFFFFFFC
 
 
 def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[str, list[str]]]]:
-    """Yield process id, name and stat of each process that this one can see, except those in `without`."""
+    """Yield (process id, (name, stat fields)) of each process that this one can see, except the ids in `without`."""
     for pid in _process_ids().difference(without):
         with contextlib.suppress(OSError):
             yield pid, named_stat(pid)
@@ -215,7 +218,11 @@ class ProgramSampler:
                 yield Sample("host", f"{PROGRAM}{' '.join(printable(name).split())}", used[name])
 
     def _search(self, nodes: Iterable[int], now: float) -> None:
-        """Read all processes, keep the programs that Loadframe did not start, and set the time of the next search."""
+        """Read all processes, and update the CPU use of the programs that Loadframe did not start.
+
+        `nodes` are the nodes' process ids; they, Loadframe and kernel threads are excluded. Also sets which programs
+        are busy, and the time of the next search.
+        """
         present = dict(_all_processes(self._kernel))
         # They may be more than the processes, and rarely end.
         self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)
@@ -261,10 +268,10 @@ class ProgramSampler:
             self._keep(pid, read[pid], self._programs[pid])
 
     def _hand_over(self, ended: Mapping[int, _Program]) -> None:
-        """Note that the CPU time of ended programs was counted, for the nearest ancestor that still runs.
+        """Note the CPU time of ended programs, already counted, for their nearest running ancestor.
 
-        A parent that ended had waited for its ended children, so its own parent inherits their time, too. Programs are
-        read before the ended ones are looked for: a parent that has not yet waited keeps the note until it has.
+        The ancestor's time for ended children will include it once it has waited for them, and `_keep` subtracts it
+        then. Parents that ended had waited for their ended children, so notes for those move on to the ancestor, too.
         """
         for pid, last in ended.items():
             heir = last.parent
@@ -273,9 +280,9 @@ class ProgramSampler:
             self._inherited[heir] += last.spent + last.waited + self._inherited.pop(pid, 0.0)
 
     def _keep(self, pid: int, program: _Program, before: _Program) -> None:
-        """Keep a program with its CPU use since `before`.
+        """Store a program and its CPU use in cores since the sample `before` of the same process.
 
-        CPU time of children that was already counted is subtracted.
+        CPU time of ended children that was already counted for them is subtracted.
         """
         waited = max(program.waited - before.waited, 0.0)
         known = min(waited, self._inherited.get(pid, 0.0))
@@ -288,15 +295,16 @@ class ProgramSampler:
 
 
 def _program(name: str, stat: Sequence[str], now: float) -> _Program:
-    """Return a process as a program, from its name and stat fields at the time `now`, s."""
+    """Return a process as a program sampled at `now`, s, from its name and its fields of /proc/PID/stat."""
     waited = (int(stat[13]) + int(stat[14])) / _TICKS
     return _Program(name, int(stat[1]), int(stat[19]), now, _cpu_seconds(stat), waited)
 
 
 def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) -> set[int]:
-    """Return the processes of the nodes, of this command and of its ranks, with their descendants and ancestors.
+    """Return the ids of the nodes' processes, this process and its ranks, with all their descendants and ancestors.
 
-    Ancestors wait for them, and inherit their CPU time.
+    `nodes` are process ids; `present` is process id -> name and stat fields. Ancestors are included because they
+    inherit the CPU time of children that they wait for.
     """
     children = _by_parent((pid, stat) for pid, (_, stat) in present.items())
     this = os.getpid()
@@ -401,7 +409,8 @@ class JvmSampler:
     def _file(self, source: str, pid: int, now: float) -> Path | None:
         """Return the hsperfdata file of a node's process, or None; OSError if the process has ended.
 
-        A JVM creates the file after its start, so a missing file is searched for again, at doubling intervals.
+        A JVM creates the file after its start, so a missing file is searched for again, at doubling intervals up to
+        60 s. `source` names the node in samples, `now` is in s.
         """
         process = (pid, stat_fields(pid)[19])
         jvm = self._known.get(source)
@@ -417,7 +426,11 @@ class JvmSampler:
 
 
 def _content(file: Path) -> bytes:
-    """Return the first MiB of an hsperfdata file; BadInput for links below the process's root directory."""
+    """Return the first MiB of an hsperfdata file.
+
+    BadInput if a link lies below the process's root directory, where other users may place one; OSError if
+    unreadable.
+    """
     # The kernel's link to the process's root is followed, links below it are not.
     top = os.open(file.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -430,7 +443,7 @@ def _content(file: Path) -> bytes:
 
 
 def published_by(pid: int) -> Path | None:
-    """Return the hsperfdata file of a process, within its root directory; None if it has none."""
+    """Return the hsperfdata file of a process, as a path below /proc/PID/root/tmp; None if it has none or has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         numbers = re.search(r"^NSpid:\s*(.*)$", status, re.MULTILINE)
@@ -441,7 +454,11 @@ def published_by(pid: int) -> Path | None:
 
 
 def seconds_stopped(content: bytes) -> float | None:
-    """Return the total garbage-collection time in an hsperfdata file, s; None if unknown."""
+    """Return the total garbage-collection time in the bytes of an hsperfdata file, s.
+
+    None if the magic number or the clock's frequency is missing; struct.error or ValueError if the content is
+    malformed.
+    """
     magic, *_, offset, entries = _PROLOGUE.unpack_from(content)
     if magic != _MAGIC:
         return None
