@@ -39,16 +39,16 @@ class Source(Protocol):
         """Return the names of all collections."""
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Return the fields of a collection; BadInput if it is unknown."""
+        """Return field name -> kind (such as `number`) of a collection; BadInput if the collection is unknown."""
 
     def explore(self, question: Question) -> Findings:
-        """Answer a question; BadInput for unknown names."""
+        """Return counts over time, values, statistics and documents for a question; BadInput for unknown names."""
 
     def answers(self) -> Sequence[Record]:
-        """Return recorded answers as chart data."""
+        """Return the chart data of the last recorded answer of each operation with a chart; empty without records."""
 
     def events(self) -> Sequence[Record]:
-        """Return recorded events."""
+        """Return the recorded events of a run, such as a node that joins; empty if nothing is recorded."""
 
 
 class StoreSource:
@@ -61,15 +61,15 @@ class StoreSource:
         self.title = f"{store.kind} at {', '.join(addresses)}"
 
     def collections(self) -> list[str]:
-        """Return the names of all collections."""
+        """Ask the store for the names of all its collections."""
         return self._store.collections(self._addresses)
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Return the fields of a collection; BadInput if it is unknown."""
+        """Ask the store for the fields of a collection, name -> kind; BadInput if the collection is unknown."""
         return self._store.fields(self._addresses, collection)
 
     def explore(self, question: Question) -> Findings:
-        """Answer a question; BadInput for unknown names."""
+        """Ask the store for the answer to a question; BadInput for unknown names."""
         return self._store.explore(self._addresses, question)
 
     def answers(self) -> Sequence[Record]:
@@ -120,7 +120,10 @@ class Exploration:
         return Answer("application/json", iter([json.dumps(_plain(content)).encode()]), status)
 
     def _described(self, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return title, clock, collections, recorded answers and events of the source. The query is ignored."""
+        """Return a dictionary of the source's title, clock, collections, recorded answers and events.
+
+        The query is ignored.
+        """
         source = self._source
         return {
             "title": source.title,
@@ -131,11 +134,14 @@ class Exploration:
         }
 
     def _fields(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return `{"fields": ...}` of the collection that a query names; BadInput if it is unknown."""
+        """Return `{"fields": name -> kind}` of the collection that the query `given` names; BadInput if unknown."""
         return {"fields": self._source.fields(_last(given, "collection") or "")}
 
     def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return the findings for the question of a query; BadInput for an invalid question."""
+        """Return the findings, as values for JSON, for the question in the query parameters `given`.
+
+        BadInput for an invalid question.
+        """
         names, values = given.get("where", ()), given.get("value", ())
         if len(names) != len(values):
             raise BadInput("each `where` requires a `value`", remedy="give both, in the same order")
@@ -177,12 +183,12 @@ class Exploration:
 
 
 def _last(given: Mapping[str, Sequence[str]], name: str) -> str | None:
-    """Return the last value of a parameter; None if it is missing or empty."""
+    """Return the last value of the query parameter `name`; None if it is missing or empty."""
     return (given.get(name) or ("",))[-1] or None
 
 
 def _sentence(error: LoadframeError) -> str:
-    """Return place, problem and remedy of an error as text."""
+    """Return an error as one text: `PLACE: PROBLEM. REMEDY`, without the parts that it lacks."""
     what = f"{error.where}: {error.what}" if error.where else error.what
     return ". ".join(filter(None, [what, error.remedy]))
 
@@ -206,7 +212,10 @@ def _short(text: str, most: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that is JSON, with null for numbers that are not finite."""
+    """Convert a value to JSON types: floats that are not finite become None, unknown objects text.
+
+    RecursionError if deep.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

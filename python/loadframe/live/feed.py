@@ -44,9 +44,10 @@ class History:
         }
 
     def add(self, record: Record) -> None:
-        """Add a record, and drop the records that it replaces.
+        """Add a record under the next number, and drop records that it replaces or that exceed the limit of their kind.
 
-        A `command` replaces all records, and a `run` the phase, answers, figures and events of the run before.
+        A `command` replaces all records; a `run` the phase, answers, figures and events of the run before. Of kinds
+        without a limit only the last record is kept, of `answer` the last of each operation.
         """
         kind = record["kind"]
         if kind == "command":
@@ -86,12 +87,12 @@ _LONG = 4_000_000
 
 
 def folder() -> Path:
-    """Return the folder of this user's feeds."""
+    """Return the path of the folder with this user's feeds; it need not exist."""
     return folders.state() / "live"
 
 
 def is_held(file: BinaryIO) -> bool:
-    """Return whether the command of this feed still runs: it holds a lock on the file."""
+    """Return, without waiting, whether the command that writes this feed still runs: it holds a lock on the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -123,7 +124,10 @@ class Feed:
         self._file.close()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Number the records and write them in one write; rewrite the feed if it is long."""
+        """Number the records and write them in one write. OSError if the file cannot be written.
+
+        A file that becomes too long is rewritten with the records of the history.
+        """
         numbered = []
         for record in records:
             self._number += 1
@@ -148,12 +152,12 @@ class Feed:
 
 
 def _lines(records: Sequence[Record]) -> bytes:
-    """Return records as JSON lines."""
+    """Return records as JSON lines in UTF-8; ValueError for NaN or infinite numbers."""
     return "".join(f"{json.dumps(record, separators=(',', ':'), allow_nan=False)}\n" for record in records).encode()
 
 
 def _remove_left_over(parent: Path) -> None:
-    """Delete the feeds of killed commands."""
+    """Delete the feeds in the folder `parent` whose commands have ended; files that cannot be deleted are ignored."""
     for path in _files(parent):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if not is_held(file):
@@ -196,7 +200,7 @@ class Following:
         self._file.close()
 
     def take(self) -> list[Record]:
-        """Return the records written since the last call, and set `over` at the end of the feed."""
+        """Return the records written since the last call, without waiting; set `over` at the end of the feed."""
         # Check the lock before reading, so that the last records are not missed.
         held = is_held(self._file)
         lines = (self._rest + self._file.read()).split(b"\n")
@@ -209,7 +213,7 @@ class Following:
         return records
 
     def _reopened(self) -> bool:
-        """Switch to the file that has replaced this one, if any, and return whether one has."""
+        """Return whether another file has replaced this feed, and if so continue with that file."""
         with contextlib.suppress(FileNotFoundError):
             file = self.path.open("rb")
             if os.fstat(file.fileno()).st_ino != os.fstat(self._file.fileno()).st_ino:
@@ -323,5 +327,5 @@ class Relay:
             left = self._leaving.wait(_POLL)
 
     def _all(self, records: list[Record]) -> list[Record]:
-        """Return the records of the history, followed by `records`."""
+        """Return the records of the relay's history, followed by `records`."""
         return [*self._history.after(0)[1], *records]

@@ -129,13 +129,13 @@ class Metrics:
         self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
 
     def take(self, records: Sequence[Record]) -> None:
-        """Update the metrics by the records of a feed."""
+        """Update the metrics by records of a feed or of the publisher, in their order."""
         with self._lock:
             for record in records:
                 self._take(record)
 
     def families(self) -> list[Family]:
-        """Return all metrics that have values."""
+        """Return copies of all metrics that have values."""
         with self._lock:
             values = {**_added(self._ended, self._current), **self._counts, **self._gauges, **self._lasting}
             return [
@@ -208,7 +208,11 @@ class Metrics:
             self._gauges[name] = {(*phase, stream): value for stream, value in planned}
 
     def _keep(self, phase: tuple[str, ...], span: Mapping[str, Any]) -> None:
-        """Keep a span as the exemplar of its buckets, if the histograms count its request."""
+        """Keep a traced request as the exemplar of its response-time and service-time buckets.
+
+        Requests that failed or were not recorded are ignored: the histograms do not count them. `phase` is
+        (experiment, phase).
+        """
         if not span["recorded"] or span["error"] is not None:
             return
         labels = (*phase, span["stream"], span["operation"], segment_of(span))
@@ -218,11 +222,11 @@ class Metrics:
             known[bisect_left(BOUNDS, value)] = Exemplar(span["trace"], span["span"], value, span["done"])
 
     def _exemplars_of(self, name: str) -> dict[tuple[str, ...], dict[int, Exemplar]]:
-        """Return a copy of a histogram's exemplars, by labels and index of the bucket."""
+        """Return a copy of the exemplars of the histogram `name`: label values -> index of the bucket -> exemplar."""
         return {labels: dict(known) for labels, known in self._exemplars.get(name, {}).items()}
 
     def _watched(self, record: Record) -> None:
-        """Set the gauges of nodes, machine and cluster by a record."""
+        """Set the gauges of node CPU, machine CPU and cluster size from a record of the kind `watched`."""
         experiment = self._experiment
         self._gauges["node_cpu_cores"] = {(experiment, node): cpu for node, cpu in record["cpu"].items()}
         for name, key in (("machine_busy_ratio", "machine"), ("cluster_nodes", "nodes")):
@@ -240,12 +244,12 @@ _KEYS = {"documents": "documents", "retries": "retries", "sent": "bytes_sent", "
 
 
 def _added(one: _Values, other: _Values) -> _Values:
-    """Return the sums of two sets of values, by family and labels."""
+    """Return family -> label values -> sum of both sets of values; an entry of only one set is taken over."""
     return {name: dict(_sums(one.get(name, {}), other.get(name, {}))) for name in {**one, **other}}
 
 
 def _sums(one: Mapping[tuple[str, ...], Any], other: Mapping[tuple[str, ...], Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each set of labels with its sum, or with its value if only one side has it."""
+    """Yield (label values, sum) for all label values of one family; the value itself if only one side has it."""
     for labels in {**one, **other}:
         yield (
             labels,

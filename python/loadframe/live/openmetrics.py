@@ -59,7 +59,7 @@ def _histogram(name: str, labels: str, times: Times, known: Mapping[int, Exempla
 
 
 def _exemplar(exemplar: Exemplar) -> str:
-    """Return the end of a bucket's line that names a traced request."""
+    """Return the end of a bucket's line that names a traced request: its trace, span, value (s) and time (s)."""
     return f' # {{trace_id="{exemplar.trace}",span_id="{exemplar.span}"}} {exemplar.value} {exemplar.done / 1e9}'
 
 

@@ -56,7 +56,10 @@ _METRICS, _TRACES = "/v1/metrics", "/v1/traces"
 
 
 def metrics_endpoint(url: str) -> str:
-    """Return the receiver's address for metrics: `URL/v1/metrics`, or `url` if it has a path. BadInput if invalid."""
+    """Return the receiver's address for metrics: `URL/v1/metrics`, or `url` unchanged if it has a path.
+
+    BadInput if `url`, the value of --otlp, is not a valid http or https URL.
+    """
     try:
         parts = urlsplit(url)
         # Reading an invalid port raises an error.
@@ -70,7 +73,10 @@ def metrics_endpoint(url: str) -> str:
 
 
 def traces_endpoint(url: str) -> str:
-    """Return the receiver's address for spans. BadInput if the path of `url` leaves it unknown."""
+    """Return the receiver's address for spans, `URL/v1/traces`, from the value of --otlp.
+
+    BadInput if it is invalid, or has a path other than `/v1/metrics`.
+    """
     metrics = metrics_endpoint(url)
     if not metrics.endswith(_METRICS):
         remedy = "give the URL without a path, such as http://127.0.0.1:4318"
@@ -151,7 +157,7 @@ class Pusher(_Sender):
         self._push()
 
     def _push(self) -> None:
-        """Send all metrics once, and count the push and its failure."""
+        """Send all metrics once and wait for the answer; count the push, and count a failure instead of raising it."""
         now = time.time_ns()
         metrics = [_metric(family, self._started, now) for family in self._metrics.families()]
         scope = ScopeMetrics(self._scope, metrics, "")
@@ -201,7 +207,10 @@ class SpanPusher(_Sender):
                     self._queue(record["spans"], {**self._named, "loadframe.phase": record["phase"]})
 
     def _queue(self, spans: Mapping[str, Any], named: Mapping[str, str]) -> None:
-        """Queue spans with the further attributes `named`, and count spans that the engine or a full queue dropped."""
+        """Queue the spans `spans["kept"]` with the further attributes `named`; the spans that do not fit are dropped.
+
+        Counts them, and those that the engine dropped (`spans["dropped"]`).
+        """
         room = _WAITING - len(self._waiting)
         kept = [self._span(span, named) for span in spans["kept"][:room]]
         with self._lock:

@@ -55,7 +55,10 @@ def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Recor
 
 
 def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return label, value and a list of further values of each row, summed by label, or None without a list."""
+    """Return [label, value, further values] of each row of a parsed answer; None if there is no list of rows.
+
+    `chart` has JSON pointers to the rows, the label and the values. Values of rows with the same label are summed.
+    """
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
     lists = [rows for rows in _at(content, chart["rows"]) if isinstance(rows, list)]
@@ -212,7 +215,7 @@ class Publisher(Listener):
         self._report = str(path.absolute())
 
     def step(self, text: str) -> None:
-        """Publish the start of a step."""
+        """Publish that the command begins a step, such as starting a cluster, which `text` names."""
         self._queue.put({"kind": "step", "text": text})
 
     def remark(self, text: str) -> None:
@@ -247,7 +250,7 @@ class Publisher(Listener):
             self._queue.put(_Measuring(self._phase, measures()))
 
     def progress(self, progress: Progress) -> None:
-        """Publish the figures of each second once."""
+        """Publish the phase's progress, once for each recorded second."""
         if progress.seconds and progress.seconds != self._last_second:
             self._last_second = progress.seconds
             self._queue.put(_LatestProgress(progress, time.monotonic()))
@@ -296,7 +299,10 @@ class _Records:
         self._phases = 0
 
     def of(self, heard: list[Any]) -> list[Record]:
-        """Return the records of about a second of notifications, with one record for successive samples."""
+        """Return the records of the notifications `heard`, in order; samples in succession become one record.
+
+        Appends the current measures of the phase. Notifications that are already records are passed on unchanged.
+        """
         records: list[Record] = []
         samples: list[Sampled] = []
         for message in heard:
@@ -373,9 +379,13 @@ class _Records:
 
 
 def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, float]:
-    """Return the events of all sources: rates since the previous progress, and totals of the phase."""
+    """Return the events of all sources by name: rates since `before` (1/s), totals of the phase, and current levels.
+
+    `before` is the previous progress (None: the start of the phase), `seconds` the time since then.
+    """
 
     def total(progress: Progress | None, name: str) -> int:
+        """Return the sum of the count `name` over all sources; 0 for None."""
         return sum(getattr(source, name) for source in progress.sources.values()) if progress else 0
 
     rates = {name: (total(now, name) - total(before, name)) / seconds for name in ("accepted", "indexed")}
@@ -392,7 +402,7 @@ def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, f
 
 
 def _watched(samples: list[Sampled]) -> Iterator[Record]:
-    """Yield a record with the last samples of nodes, machine and cluster, if any."""
+    """Yield a record with the last samples of nodes' CPU, machine and cluster; nothing if `samples` has none."""
     nodes: dict[str, float] = {}
     rest: dict[str, float] = {}
     for sample in samples:

@@ -74,12 +74,12 @@ class RecordedRun:
         self.title = run.path.resolve().name
 
     def collections(self) -> list[str]:
-        """Return the collections that the run has recorded."""
+        """Return the names of the collections that the run has recorded, such as `seconds` and `telemetry`."""
         requests = [REQUESTS] if self._run.raw_manifest.get("generator", {}).get("samples") else []
         return [SECONDS, TELEMETRY, EVENTS, *requests, *self._letters]
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Return the columns of a collection; BadInput if it is unknown."""
+        """Return column name -> kind of a collection; BadInput if it is unknown or empty."""
         return {field.name: _kind(field) for field in self._first(collection).schema}
 
     def explore(self, question: Question) -> Findings:
@@ -106,7 +106,10 @@ class RecordedRun:
         return replace(findings, measure=unit, series=series, notes=[*findings.notes, *notes])
 
     def answers(self) -> list[Mapping[str, Any]]:
-        """Return the chart data of the last recorded answer of each operation with a chart."""
+        """Return the chart data of the last recorded answer of each operation with a chart.
+
+        BadInput for a damaged file.
+        """
         charts = []
         for phase in self._run.raw_manifest.get("workload", {}).get("phases", []):
             path = self._run.path / f"answers-{phase['name']}.json"
@@ -130,7 +133,7 @@ class RecordedRun:
 
     @cached_property
     def _kept(self) -> dict[str, pa.Table]:
-        """Tables that were read, by collection."""
+        """Cache of the tables that were read, by collection; initially empty."""
         return {}
 
     def _first(self, collection: str) -> pa.Table:
@@ -176,7 +179,7 @@ class RecordedRun:
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
-    """Parse a JSON object; BadInput with its place for anything else."""
+    """Parse a JSON object; BadInput that names the place `where` for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -207,7 +210,10 @@ def _is_number(value: object) -> bool:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as text that Arrow accepts, as JSON if it is not text, or None for None."""
+    """Return a value as text that Arrow accepts: a str itself, None as None, anything else as JSON.
+
+    Halves of surrogate pairs are replaced by escape sequences.
+    """
     if value is None:
         return None
     # Arrow does not accept halves of surrogate pairs.
@@ -284,7 +290,7 @@ class _Selected:
         del self._rows[DOCUMENTS:]
 
     def _rank(self, row: Mapping[str, Any]) -> float:
-        """Return the sort key of a row: its value of the order field, or -inf if that is missing."""
+        """Return a row's value of the order field as sort key; -inf if it is missing or rows are unordered."""
         value = row[self._order] if self._order else None
         return float("-inf") if value is None or math.isnan(value) else float(value)
 
@@ -314,7 +320,7 @@ class _Selected:
 
 
 def _frequent(numbers: np.ndarray) -> tuple[list[tuple[float, int]], int]:
-    """Return the most frequent numbers with their counts, and the count of all numbers."""
+    """Return the most frequent numbers with their counts, in that order, and the count of all numbers but NaN."""
     known = numbers[~np.isnan(numbers)]
     values, counts = np.unique(known, return_counts=True)
     most = np.argsort(-counts, kind="stable")[:VALUES]

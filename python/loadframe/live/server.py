@@ -64,11 +64,14 @@ class Site(Protocol):
         """The HTML page."""
 
     def answer(self, path: str) -> Answer | None:
-        """Return the answer to a path below the token, or None if the path is unknown."""
+        """Return the answer to `path`, the part of a request's path after the token; None if the path is unknown."""
 
 
 def page_of(name: str, scripts: Sequence[str]) -> Page:
-    """Return the page of the file `name` in `parts`, with the common style and the `scripts` inside, and its policy."""
+    """Return the HTML page of the file `name` in the folder `parts`, and its Content-Security-Policy.
+
+    The common style and the files `scripts` are inserted into the page.
+    """
     style, script = _part("page.css"), "".join(map(_part, scripts))
     content = _part(name).replace("{style}", style).replace("{script}", script).encode()
     policy = (
