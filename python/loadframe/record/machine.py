@@ -75,6 +75,7 @@ def _checkout(package: Path) -> tuple[str | None, bool | None]:
     """
 
     def git(*arguments: str) -> str:
+        """Return a git command's output for the package's folder; OSError or SubprocessError if it fails."""
         command = ["git", "-C", str(package), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
@@ -103,7 +104,7 @@ def _line(path: Path) -> str | None:
 
 
 def _colon_table(path: Path) -> dict[str, str]:
-    """Return the `key : value` lines of a file; of repeated keys the first."""
+    """Return the `key : value` lines of a file; the first value of a repeated key. Empty if the file cannot be read."""
     table: dict[str, str] = {}
     for line in (_line(path) or "").splitlines():
         key, _, value = line.partition(":")
@@ -112,7 +113,7 @@ def _colon_table(path: Path) -> dict[str, str]:
 
 
 def instrument() -> dict[str, str]:
-    """Return the identity of this Loadframe and machine: version, commit, engine, system, hardware."""
+    """Return the identity of this Loadframe and machine as texts: version, commit, engine, system, hardware."""
     software, machine = versions(), hardware()
     known = {name: software[name] for name in ("loadframe", "commit", "modified", "python", "kernel")}
     known |= {name: machine[name] for name in ("hostname", "cpu", "threads", "usable", "memory")}
@@ -121,7 +122,10 @@ def instrument() -> dict[str, str]:
 
 
 def digest(files: list[Path]) -> str:
-    """Return a hash of the contents of files, in the given order, as twelve hexadecimal digits."""
+    """Return a hash of the contents of files, in the given order, as twelve hexadecimal digits.
+
+    OSError if unreadable.
+    """
     total = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

@@ -106,12 +106,15 @@ def _batches(phase: SampledPhase) -> Iterator[pa.RecordBatch]:
 
 
 def _instants(samples: np.ndarray, began: float) -> Mapping[str, pa.Array]:
-    """Return the columns scheduled, sent and done, s since the run began; the load began at `began`."""
+    """Return the columns scheduled, sent and done, s since the run began.
+
+    `samples` have these times in ns since the start of the load, which is `began`, s since the run began.
+    """
     return {name: pa.array(samples[name] / 1e9 + began) for name in ("scheduled", "sent", "done")}
 
 
 def _pieces(path: Path) -> Iterator[np.ndarray]:
-    """Yield the samples of a file in pieces, without a partial sample at its end."""
+    """Yield the requests in a samples.bin as arrays of `_SAMPLE`; a partial one at the end is left out."""
     with path.open("rb") as file:
         while data := file.read(_PIECE * _SAMPLE.itemsize):
             yield np.frombuffer(data[: len(data) // _SAMPLE.itemsize * _SAMPLE.itemsize], _SAMPLE)
@@ -157,7 +160,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 
 
 def sampled_phases(phases: Sequence[PhaseRecording]) -> list[SampledPhase]:
-    """Return the descriptions of phases that `write_samples` needs."""
+    """Return the phases in the form for `write_samples`, with start, hosts and ranks from the engine's outcome."""
     outcomes = [(phase, _outcome(phase)) for phase in phases]
     return [
         SampledPhase(
@@ -280,7 +283,10 @@ def _times(phase: PhaseRecording, second: pa.Array) -> pa.Array:
 
 
 def _hosts(phase: PhaseRecording) -> Sequence[str]:
-    """Return the hosts in the order of their numbers, including hosts that joined during the phase."""
+    """Return the hosts in the order of the engine's numbers, with hosts that joined during the phase.
+
+    Without an outcome, the hosts of the plan.
+    """
     return _outcome(phase).get("hosts") or phase.hosts
 
 

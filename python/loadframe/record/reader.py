@@ -31,7 +31,7 @@ _TYPES = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64()}
 
 
 def _arrow(fields: Iterable[Field]) -> pa.Schema:
-    """Return the Arrow schema of documented columns."""
+    """Return the Arrow schema with the names and types of these fields."""
     return pa.schema([(field.name, _TYPES[field.type]) for field in fields])
 
 
@@ -312,7 +312,10 @@ class Attempt:
 
 
 def set_aside(experiment: Path, run: Path) -> Path:
-    """Move a run to the attempts of its experiment, so that it is repeated; return its new folder."""
+    """Move the folder of a run into `attempts` of its experiment's folder, as RUN.NUMBER, and return the new path.
+
+    NUMBER follows the last attempt's. The run can then be repeated.
+    """
     folder = experiment / ATTEMPTS
     folder.mkdir(exist_ok=True)
     number = 1 + max((place for name, place, _ in _numbered_attempts(folder) if name == run.name), default=0)

@@ -48,7 +48,7 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Convert `value` to JSON types with secrets masked: tuples to lists, paths to text, NaN and infinity to None."""
+    """Return `value` with secrets masked, in JSON types: tuples become lists, paths text, NaN and infinity None."""
     match value:
         case Mapping():
             return {str(key): _under(str(key), below) for key, below in value.items()}
@@ -106,7 +106,7 @@ def _under(key: str, value: Any) -> Any:
 
 
 def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """Yield list elements for writing; mask an element that follows an option with a secret's name."""
+    """Yield list elements as `plain` does; an element after an option that names a secret becomes `***`."""
     hide = False
     for value in values:
         yield HIDDEN if hide else plain(value)
@@ -115,7 +115,10 @@ def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
 
 
 def command(text: str) -> str:
-    """Mask the secrets of a command of words, as of Redis: words after `AUTH`, and after a secret's name."""
+    """Return a command of words, as of Redis, with `***` for the words after `AUTH` and after a name of a secret.
+
+    Words are separated by one space in the result.
+    """
     words = _WORD.findall(text)
     if [word.upper() for word in words[:1]] == ["AUTH"]:
         return " ".join([words[0], *[HIDDEN] * (len(words) - 1)])
@@ -137,7 +140,7 @@ def _text(text: str) -> str:
 
 
 def _members(text: str) -> str:
-    """Mask the values of JSON members whose names are secret."""
+    """Return a text with the values of JSON members masked whose names are secret, also in JSON within JSON."""
     pieces, at = [], 0
     for name in _NAME.finditer(text):
         value = (_ESCAPED if name[1] else _VALUE).match(text, name.end())

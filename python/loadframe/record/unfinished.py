@@ -139,10 +139,10 @@ class Wreck:
         return datetime.fromisoformat(self.manifest["started"])
 
     def recordings(self, scratch: Path) -> list[PhaseRecording]:
-        """Repair the files of the phases in `scratch`, and return their recordings in order.
+        """Repair the files of the phases in the folder `scratch`, and return their recordings in order.
 
-        Partial lines are removed. The requests by node of an unfinished phase are deleted, because only the outcome
-        maps numbers to nodes.
+        Partial lines are removed, also from the run's events. The requests by node of an unfinished phase are
+        deleted, because only the outcome maps numbers to nodes.
         """
         _cut(scratch.parent / EVENTS_FILE)
         kept = []
@@ -155,7 +155,7 @@ class Wreck:
         return kept
 
     def phases(self) -> "list[BegunPhase]":
-        """Return the phases with a begun load; delete damaged outcome.json files."""
+        """Return the phases whose load had begun, in order. Deletes their damaged outcome.json files."""
         return _phases(self.folder / SCRATCH)
 
 
@@ -178,7 +178,7 @@ def wrecks(parent: Path) -> Iterator[Wreck]:
 
 
 def _phases(scratch: Path) -> list[BegunPhase]:
-    """Return the phases in `scratch` with a begun load, in order; delete damaged outcome.json files."""
+    """Return the phases in the folder `scratch` whose load had begun, in order. Deletes damaged outcome.json files."""
     phases = []
     for file in sorted(scratch.glob(f"phase-*/{BEGUN}"), key=lambda path: int(path.parent.name.partition("-")[2])):
         if begun := _read(file):
@@ -199,7 +199,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _cut(file: Path) -> None:
-    """Remove a partial last line."""
+    """Remove a partial last line from a file, if the file exists. Reads the whole file."""
     if file.exists():
         with file.open("rb+") as lines:
             lines.truncate(lines.read().rfind(b"\n") + 1)

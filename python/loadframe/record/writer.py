@@ -173,7 +173,11 @@ class RunWriter:
     @classmethod
     @contextmanager
     def adopt(cls, wreck: Wreck) -> Iterator[Self]:
-        """Take over the run of a dead process, to finish it. FileNotFoundError if another process has taken it over."""
+        """Yield a writer that takes over the run of a dead process; leaving without `finish` deletes the run.
+
+        Renames and repairs the run's folder; its samples are lost. FileNotFoundError if another process has taken it
+        over.
+        """
         writer = cls(wreck.parent, wreck.run_id)
         try:
             writer._held = hold(wreck.folder)
@@ -203,17 +207,23 @@ class RunWriter:
         return self._partial / SCRATCH
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify a subscriber of events and samples from now on, and of the end of the run."""
+        """Notify `subscriber` of the run's events, samples and end from now on, by putting them into its queue."""
         with self._lock:
             self._subscribers += (subscriber,)
 
     def draft(self, manifest: Mapping[str, Any]) -> None:
-        """Write a preliminary manifest, so that the run can be recovered if its process dies; see `unfinished`."""
+        """Write a preliminary manifest, so that the run can be recovered if its process dies.
+
+        Secrets are masked. LoadframeError if writing fails.
+        """
         with self._writing():
             self._write_json(schema.MANIFEST_FILE, manifest)
 
     def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
-        """Write the description of a phase whose load begins, for recovery if this process dies."""
+        """Write the description of a phase whose load begins to `folder`, for recovery if this process dies.
+
+        LoadframeError if writing fails.
+        """
         with self._writing():
             (folder / BEGUN).write_text(json.dumps(phase), encoding="utf-8")
 
@@ -234,7 +244,10 @@ class RunWriter:
         return folder
 
     def event(self, kind: str, time: float | None = None, **fields: object) -> None:
-        """Record an event at `time` (s since the run began; default: now), and notify subscribers."""
+        """Record an event at `time` (s since the run began; default: now), and notify subscribers.
+
+        `fields` are further keys of the event; secrets in them are masked. LoadframeError if writing fails.
+        """
         time = self.elapsed() if time is None else time
         wall = (self.started + timedelta(seconds=time)).isoformat(timespec="milliseconds")
         event = plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields})
@@ -262,7 +275,8 @@ class RunWriter:
     def join(self) -> Recordings:
         """Merge the recordings of all phases, delete `scratch`, and return the recordings.
 
-        The returned object can be read until `finish`. No phase or sample can be added afterwards.
+        The returned object can be read until `finish`. No phase or sample can be added afterwards. Further calls only
+        return.
         """
         with self._writing():
             if not self._joined:
@@ -304,18 +318,18 @@ class RunWriter:
         return self.path
 
     def _notify(self, notification: object) -> None:
-        """Pass a notification to all subscribers."""
+        """Put a notification into the queue of each subscriber, without waiting."""
         for subscriber in self._subscribers:
             subscriber.put(notification)
 
     def _order_events(self) -> None:
-        """Sort the events by time: some are recorded only after the activity has ended."""
+        """Rewrite events.jsonl in order of time: some events are recorded only after the activity has ended."""
         path = self._partial / schema.EVENTS_FILE
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")
 
     def _flush(self) -> None:
-        """Write the buffered samples as a row group of telemetry.parquet."""
+        """Write the buffered samples as a row group of telemetry.parquet, and empty the buffer."""
         if self._rows:
             columns = [
                 pa.array(column, kind)
@@ -331,7 +345,7 @@ class RunWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the lock, and convert OSError to LoadframeError."""
+        """Hold the writer's lock during a `with` block, and convert its OSError to LoadframeError."""
         with self._lock:
             try:
                 yield

@@ -35,7 +35,7 @@ def undocumented(value: Mapping[str, object], documented: Sequence[Field]) -> li
 
 
 def _steps(path: str) -> tuple[str, ...]:
-    """Split a path into its keys; `[]` counts as a separate key."""
+    """Split a path such as `phases[].name` into its keys; `[]` counts as a separate key."""
     return tuple(path.replace("[]", ".[]").split("."))
 
 
@@ -163,7 +163,7 @@ def _documented(model: type, path: str, before: str) -> Iterator[Field]:
 
 
 def _known(hint: Any) -> Any:
-    """Return a type hint without None."""
+    """Return a type hint without None: `int` for `int | None`."""
     if get_origin(hint) in (Union, UnionType):
         (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
         return kind

@@ -22,7 +22,10 @@ _ROUNDING = 1e-6
 
 
 def whole_seconds(warmup: float, measured: float) -> range:
-    """Return the whole seconds of a measured window, s. Seconds that are cut short would look like dips."""
+    """Return the whole seconds of a measured window, counted from the start of the load.
+
+    The window begins after `warmup` s and lasts `measured` s. Seconds that its ends cut short would look like dips.
+    """
     return range(math.ceil(warmup - _ROUNDING), math.floor(warmup + measured + _ROUNDING))
 
 
@@ -312,7 +315,7 @@ class PhaseSummary:
 
     @property
     def outside(self) -> float:
-        """Probability beyond each end of an interval: smaller if the window was judged several times."""
+        """Probability beyond each end of an interval: 0.025, or less if the window was judged several times."""
         return self.window.outside if self.window and self.window.outside else 0.025
 
     @property
