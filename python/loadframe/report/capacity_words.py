@@ -24,7 +24,7 @@ def subject_text(slo: Slo) -> str:
 
 
 def unit_of(over: str) -> str:
-    """Return the unit of the searched level: `requests/s` or `users`."""
+    """Return the unit of the level that a search varies: `users` if `over` is `users`, else `requests/s`."""
     return "users" if over == USERS else "requests/s"
 
 
@@ -52,7 +52,10 @@ def rate_text(capacity: Capacity) -> str:
 
 
 def least(capacity: Capacity) -> float:
-    """Return the lower end of an open capacity: of its interval, or the rate that the only search sustained."""
+    """Return the lower end of a capacity without an upper end: of its interval, or of the only search.
+
+    In requests/s or users. AssertionError if the capacity has no rate.
+    """
     assert capacity.rate is not None
     return capacity.rate.value if len(capacity.conclusive) == 1 else capacity.rate.low
 
@@ -133,7 +136,7 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
 
 
 def _with_limit(capacity: Capacity, words: str) -> str:
-    """Complete the sentence `words` with the reason why the capacity is not higher."""
+    """Return the beginning `words` of a sentence, completed by the reason why the capacity is not higher."""
     kinds = [answer.kind for answer in capacity.conclusive]
     total, open_ended, highest = len(kinds), kinds.count(capacity.kind), kinds.count(Kind.AT_MOST)
     some = f" in {open_ended} of {total} searches" if open_ended < total else ""
@@ -169,7 +172,7 @@ def _level(capacity: Capacity) -> str:
 
 
 def _amount(capacity: Capacity, level: float) -> str:
-    """Write a searched level with its unit: `12 users`, `512/s`."""
+    """Write `level` with the unit of the search: `12 users`, `512/s`."""
     return counted(level, "user") if capacity.over == USERS else f"{format_count(level)}/s"
 
 
@@ -258,7 +261,10 @@ def warned_text(capacities: Capacities) -> str:
 
 
 def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
-    """Return the rate of a demand of the file, 1/s, and its description if it is given in users (else empty)."""
+    """Return the rate of a demand, 1/s, and its text if it is given in users, else an empty text.
+
+    `asked` is the demand in the experiment's file: a rate, or a mapping of `users` and the rate of `each`.
+    """
     if isinstance(asked, Mapping):
         rate = asked["each"]
         return asked["users"] * rate, f"{format_count(asked['users'])} users of {format_count(rate)} requests/s each"
@@ -266,7 +272,7 @@ def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
 
 
 def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
-    """Return the analysis as a JSON document; rates in 1/s, times in s."""
+    """Return the analysis as a JSON document; rates in 1/s, times in s. `demands` are answers with their sentences."""
     return {
         "experiment": capacities.folder.description["experiment"],
         "question": capacities.folder.description.get("question"),
@@ -323,7 +329,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
 
 
 def _own(bounds: Slo) -> dict[str, Any]:
-    """Return the limits of the SLO of one operation for JSON."""
+    """Return the limits of one operation for JSON: `response` (s), `percentile`, `errors` (share) and `of`."""
     return {key: getattr(bounds, key) for key in ("response", "percentile", "errors", "of")}
 
 

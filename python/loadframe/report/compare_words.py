@@ -23,7 +23,7 @@ OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that m
 
 
 def quantity(value: float, measure: Measure) -> str:
-    """Write a value of a measure with its unit."""
+    """Write a value of a measure (1/s, s, or a share of errors) with its unit."""
     if measure.kind == "errors":
         return format_rare(value)
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
@@ -45,7 +45,10 @@ def _with_unit(value: float, measure: Measure) -> str:
 
 
 def means_cells(contrast: Contrast) -> list[Cell]:
-    """Return both groups' means and their intervals; see `numbers.measured_text`."""
+    """Return a table cell for each group of a contrast, with its mean and interval.
+
+    Without a finite interval, the cell has the ends that the load generator bounds.
+    """
     measure = contrast.measure
     return [
         Cell(
@@ -60,18 +63,24 @@ def means_cells(contrast: Contrast) -> list[Cell]:
 
 
 def _low_end(low: float, text: str, measure: Measure) -> str:
-    """Return `text`, the low end of an interval, or `unknown`: no time, rate or ratio is zero, but errors can be."""
+    """Return the text of an interval's low end, or `unknown` for an end of 0 or less that is not of errors.
+
+    No time, rate or ratio is zero. `low` is the number behind `text`.
+    """
     return UNKNOWN if low <= 0 and measure.kind != "errors" else text
 
 
 def name(contrast: Contrast) -> str:
-    """Write the measure of a contrast, and its treatment if it has one."""
+    """Return the name of a contrast: its measure, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
     return f"{contrast.measure.name}, {at}" if at else contrast.measure.name
 
 
 def ratio_text(contrast: Contrast) -> str:
-    """Write the ratio with its interval; see `numbers.measured_text`."""
+    """Write a contrast's ratio with its interval, `1.1 [1.05, 1.16]`.
+
+    An end that is not known is `unknown`; without an interval, the text may end with `[generator limit]`.
+    """
     ratio = contrast.ratio
     if not ratio.is_finite and ratio.low <= 0:
         return f"{ratio.value:.3g}{limit_text(contrast.estimate.bounds)}"
@@ -107,7 +116,7 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
 
 
 def open_reason(contrast: Contrast, least: float) -> str:
-    """Return why a contrast without a conclusion is inconclusive."""
+    """Return why a contrast is inconclusive; `least` is the smallest difference that matters, a share."""
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
         return "the figures do not show all failures of the store"
@@ -120,7 +129,10 @@ def open_reason(contrast: Contrast, least: float) -> str:
 
 
 def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
-    """Return why a contrast with a finite interval is inconclusive."""
+    """Return why a contrast with a finite interval is inconclusive.
+
+    `least` is the smallest difference that matters, a share, and `smallest` its text.
+    """
     ratio = contrast.ratio
     alike, before, after = 1 - least < ratio.low and ratio.high < 1 + least, *contrast.short
     for label, short, hides in ((contrast.baseline, before, ratio.low > 1), (contrast.label, after, ratio.high < 1)):
@@ -157,7 +169,10 @@ def open_reasons(comparison: Comparison) -> list[str]:
 
 
 def _is_wide(log_ratio: float, contrast: Contrast, least: float) -> bool:
-    """Return whether the interval would be inconclusive without the bounds of the load generator, too."""
+    """Return whether run-to-run variance alone makes the interval inconclusive, without the generator's delays.
+
+    `log_ratio` is the natural logarithm of the ratio; `least` is the smallest difference that matters, a share.
+    """
     estimate = contrast.estimate
     half = half_width(estimate.standard_error, estimate.freedom)
     low, high = math.exp(log_ratio - half), math.exp(min(log_ratio + half, _MOST))
@@ -165,7 +180,7 @@ def _is_wide(log_ratio: float, contrast: Contrast, least: float) -> bool:
 
 
 def _survivors(contrast: Contrast) -> str:
-    """Return which sides exclude failed runs or requests from the figures; empty if none does."""
+    """Return the end of a sentence that names groups whose failures are not in the figures; empty if none."""
     sides = zip((contrast.baseline, contrast.label), contrast.failed, contrast.blind, strict=True)
     words = [
         f"the store failed in {counted(failed, 'run')} of {label}" if failed
@@ -192,7 +207,10 @@ def lead(comparison: Comparison) -> list[str]:
 
 
 def _decided(others: Sequence[Contrast]) -> list[str]:
-    """Return a sentence for each group with significant differences: `new is worse than old in phase a p50.`"""
+    """Return a sentence for each group with significant differences among the contrasts `others`.
+
+    For example `new is worse than old in phase a p50.`
+    """
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
         parts: list[str] = []

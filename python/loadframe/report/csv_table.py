@@ -117,7 +117,7 @@ def _text(number: _Number | None) -> str:
 
 
 def _numeric(cells: Sequence[Cell]) -> list[_Parts] | None:
-    """Return the parts of a column's cells, or None if a cell holds words."""
+    """Return the parts of a column's cells; None if a cell holds words, or no cell a number."""
     parts = [_exact(cell, cell.number) if cell.number else _parts(cell) for cell in cells]
     known = [part for part in parts if part is not None]
     return known if len(known) == len(parts) and any(any(part.numbers) for part in known) else None
@@ -146,7 +146,7 @@ def _parts(cell: Cell) -> _Parts | None:
 
 
 def _exact(cell: Cell, number: Number) -> _Parts:
-    """Return a cell's number without rounding, and the words beside it as a note."""
+    """Return a cell's unrounded `number` and its interval; words in the cell's text become the note."""
     value, low, high = (
         None if end is None else _Number(repr(float(end)).removesuffix(".0"), number.unit)
         for end in (number.value, number.low, number.high)

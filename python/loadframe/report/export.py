@@ -144,7 +144,7 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
 
 
 def _bibtex(text: str) -> str:
-    """Return a text for a field of BibTeX, which counts braces even after a backslash."""
+    """Return a text escaped for a field of BibTeX, which counts braces even after a backslash."""
     return _latex(text).replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
 
 
@@ -277,17 +277,20 @@ class _Notes:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Return the number of a text's note, a new one for a new note."""
+        """Return the number of a text's note, from 1; a new text gets the next number."""
         return self._numbers.setdefault(self.merged.get(text, text), len(self._numbers) + 1)
 
     def of(self, rows: _Rows) -> list[tuple[str, int]]:
-        """Return the notes that rows refer to, with their numbers."""
+        """Return the notes that `rows` refer to, as (text, number), in the order of their numbers."""
         named = {part.note for row in rows for cell in row for part in cell}
         return [(text, number) for text, number in self._numbers.items() if number in named]
 
 
 def _merged(texts: Iterable[str]) -> dict[str, str]:
-    """Return the note of each text. Texts that differ in quantities only have one with ranges: `3 ms to 64 ms`."""
+    """Return text -> note for long texts of a table.
+
+    Texts that differ only in quantities share one note with ranges, such as `3 ms to 64 ms`.
+    """
     alike: dict[tuple[str, ...], list[str]] = {}
     for text in dict.fromkeys(texts):
         alike.setdefault(tuple(_QUANTITY.split(text)), []).append(text)
@@ -328,7 +331,7 @@ class _Layout:
     sides: str
 
     def height(self, notes: _Notes) -> float:
-        """Return the height of rows and notes in points."""
+        """Return the height in points of all rows, and of the notes that they refer to."""
         points, distance = _SIZES[self.size]
         tall = [max(map(len, row)) for row in self.rows]
         lines = sum(tall)
@@ -338,10 +341,10 @@ class _Layout:
 
 
 def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
-    """Return the layout of a table with its head in the first row; several for too many columns.
+    """Return the layout of a table whose first row is its head; several layouts if it has too many columns.
 
-    Each part repeats the columns of names. A table that is taller than a page in one column spans both columns; if it
-    is taller in both, it gets the layout of least height.
+    `names` is the number of first columns with names, which each part repeats. A table that is taller than a page in
+    one column spans both columns; if it is taller in both, it gets the layout of least height.
     """
     fitting: list[_Layout] = []
     sides = "".join("l" if at < names else "r" for at in range(len(rows[0])))
@@ -371,7 +374,7 @@ def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
 
 
 def _pages(layout: _Layout, notes: _Notes) -> list[_Rows]:
-    """Return the rows of each page of a table, without its head."""
+    """Return the rows of each page of a table, without its head, so that rows and notes fit the page's height."""
     head, *body = layout.rows
     pages: list[_Rows] = [[]]
     for row in body:
@@ -400,7 +403,7 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
 
 
 def _ems(line: _Part) -> float:
-    """Return the width of a line in em, with the number of its note."""
+    """Estimate the width of a line in em, including the number of its note."""
     # LaTeX drops spaces at the end of a line.
     powers = 0.8 * len(_POWER.findall(line.text))
     return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or "")) + powers
@@ -418,7 +421,7 @@ def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
 
 
 def _latex(text: str, *, breaks: bool = False) -> str:
-    """Return a text for LaTeX; with `breaks`, lines may also end inside of paths and names with underscores."""
+    """Return a text escaped for LaTeX; with `breaks`, lines may also end inside of paths and names with underscores."""
     if breaks:
         text = _BREAK.sub("\N{ZERO WIDTH SPACE}", text)
     escaped = "".join(_LATEX.get(sign, sign) for sign in printable(" ".join(text.split())))

@@ -163,7 +163,7 @@ def models_table(fit: ScalabilityFit) -> Table:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """Print warnings, each with its remedy below it."""
+    """Print warnings in yellow on the console, each with its remedy below it; nothing without any."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for finding in findings:
         grid.add_row(Text("!", style="yellow"), Text(finding.cause, style="yellow"))

@@ -105,13 +105,16 @@ def _nothing_else_says(gate: Gate) -> bool:
 
 
 def _name(check: Check) -> str:
-    """Write the name of a check, with its treatment in parentheses if it has one."""
+    """Return the name of a check for a list, with its treatment in parentheses if it has one."""
     at = treatment_text(check.treatment)
     return f"{check.name}{f' ({at})' if at else ''}"
 
 
 def _means(check: Check) -> tuple[str, str]:
-    """Return the mean of each group, without the adjustment for blocks and sessions that the change has."""
+    """Return the texts of both groups' means, before and now; two empty texts without a contrast.
+
+    They lack the adjustment for blocks and sessions that the change has.
+    """
     if check.contrast is None:
         return "", ""
     before, now = (quantity(mean.value, check.measure) for mean in check.contrast.means)

@@ -38,7 +38,7 @@ _REFERENCES: dict[str, tuple[str, float, Callable[[float], str]]] = {
 
 
 def history_page(history: History) -> Page:
-    """Return the page of a history."""
+    """Return the HTML page of a history, with plots of at most 40 measures."""
     lines = sorted(history.lines, key=lambda line: not line.changes)
     drawn = lines[: max(2, min(_DRAWN, _DRAWN_POINTS // max(len(history.points), 1)))]
     figures = [_figure(history, line, f"h{index}") for index, line in enumerate(drawn)]
@@ -69,7 +69,10 @@ def sentences(history: History) -> list[str]:
 
 
 def _newest(history: History) -> list[Point]:
-    """Return the last point of the newest commit for each store, workload and treatment; one without a commit."""
+    """Return the last point of the newest commit for each store, workload and treatment.
+
+    Only the newest point if that has no commit; empty without points.
+    """
     if not history.points:
         return []
     last = history.points[-1]
@@ -79,7 +82,10 @@ def _newest(history: History) -> list[Point]:
 
 
 def _of_changes(history: History) -> list[str]:
-    """Return the number of changes, then the newest change of each measure that is not accepted."""
+    """Return sentences: the number of changes, and the newest change of each of the first six measures not accepted.
+
+    Without changes, one sentence that says so, or that points or measurements are missing.
+    """
     points = counted(len(history.points), "point")
     if not history.lines:
         return [f"No conclusion: {points}, and no valid measurement."]
@@ -113,7 +119,7 @@ def _no_change(history: History, line: Line) -> str:
 
 
 def _when(point: Point) -> str:
-    """Return the date and time of a point to the minute, as recorded."""
+    """Return the date and time of a point to the minute, as recorded: `2026-11-29 20:05`."""
     return point.time[:16].replace("T", " ")
 
 
@@ -221,7 +227,7 @@ def _figure(history: History, line: Line, name: str) -> Figure:
 
 
 def _levels(line: Line, scale: float) -> Trace:
-    """Return the geometric means between changes, times `scale`, with a gap at each change."""
+    """Return a trace of the geometric means between changes, times `scale`, with a gap at each change."""
     x: list[float | None] = []
     y: list[float] = []
     levels = [line.changes[0].step.before, *(change.step.after for change in line.changes)]

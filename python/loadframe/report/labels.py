@@ -51,7 +51,7 @@ def pacing_text(stream: "StreamSummary") -> str:
 
 
 def _level_text(level: "Level") -> str:
-    """Write a level; for a level with stages its minimum and maximum."""
+    """Write a number, or for a level with stages its range: `1 to 8`."""
     if not isinstance(level, Mapping):
         return format_count(level)
     levels = [level["from"], *(stage["to"] for stage in level["stages"])]
@@ -194,13 +194,13 @@ def messages_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def reconnects_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how many connections a phase's clients reopened; empty if none."""
+    """Return a text with the number of connections that a phase's clients reopened; no text if there are none."""
     count = sum(operation.reconnects for operation in phase.single.values())
     return [f"{counted(count, 'reconnect')}: the server closed the connection, or it broke"] if count else []
 
 
 def retries_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the number of retries of each operation that has any."""
+    """Return a text with the number of retries for each operation of a phase that has any."""
     return [
         f"{counted(operation.retries, 'retry', 'retries')} of {name}: response times include the back-off"
         for name, operation in phase.operations.items()
@@ -294,7 +294,7 @@ def set_aside_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def first_failure_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the time of the first failure; empty without one."""
+    """Return a text with the time of a phase's first failure; no text without one."""
     if phase.first_failure is None:
         return []
     return [f"the first request failed {format_duration(phase.first_failure)} after the load began"]
@@ -372,7 +372,7 @@ def window_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def stopped_by_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the condition that ended a phase early; empty if none did."""
+    """Return a text with the condition that ended a phase early; no text if none did."""
     stop = phase.stopped_by
     if stop is None:
         return []
@@ -394,7 +394,7 @@ def treatment_text(treatment: Mapping[str, Any]) -> str:
     """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; 50.0 is `50`."""
 
     def text(factor: str, level: object) -> str:
-        """Write a level; memory is in bytes."""
+        """Write the level of a factor: a memory limit as a size, a float without trailing zeros."""
         if factor == "store.limits.memory" and isinstance(level, int):
             return format_size(level)
         return f"{level:.15g}" if isinstance(level, float) else f"{level}"

@@ -40,7 +40,10 @@ GENERATOR_LIMIT = "[generator limit]"
 
 
 def limit_text(bounds: Stretch) -> str:
-    """Write ` [generator limit]` if the bounds of the load generator leave a value open; empty otherwise."""
+    """Write ` [generator limit]` if the load generator leaves a value without a finite bound; empty otherwise.
+
+    `bounds` are the factors between which its delays may have changed the value.
+    """
     return "" if bounds.low > 0 and math.isfinite(bounds.high) else f" {GENERATOR_LIMIT}"
 
 
@@ -60,7 +63,7 @@ def rate_text(rate: float, unit: str) -> str:
 
 
 def interval_text(estimate: Estimate) -> str:
-    """Write only the interval: `[18.3, 31.0]`."""
+    """Write only the interval of an estimate, rounded by its width: `[18.3, 31.0]`."""
     low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))
     return f"[{low}, {high}]"
 

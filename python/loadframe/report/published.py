@@ -85,13 +85,13 @@ def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
 
 
 def _mean_cell(at: Beside, measured: MeasuredBeside | None) -> Cell:
-    """Return the cell of a measured mean; a dash without a measurement."""
+    """Return the table cell of a measured mean beside a published figure; a dash without a measurement."""
     cell = estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at))
     return _beside(cell, measured.place if measured else None)
 
 
 def _measured_change_cell(measured: MeasuredBeside | None) -> Cell:
-    """Return the cell of a measured change; a dash if it is unknown."""
+    """Return the table cell of a measured change relative to the reference, in %; a dash if it is unknown."""
     cell = estimate_cell(_change(measured), measured.change if measured else None, "%")
     return _beside(cell, measured.change_place if measured else None)
 
@@ -240,7 +240,7 @@ def _measure(at: Beside) -> str:
 
 
 def _levels(at: Beside) -> str:
-    """Write the levels at which a figure was published."""
+    """Write the levels of the factors at which a figure was published: `nodes 2, clients 8`."""
     return treatment_text(at.figure.levels)
 
 
@@ -283,7 +283,7 @@ def _in_unit(value: float, measure: str) -> str:
 
 
 def _unit(at: Beside) -> str:
-    """Return the unit of a figure in CSV files."""
+    """Return the unit of a figure's values in CSV files: `s`, `%`, or empty for rates and counts of users."""
     if at.figure.measure in (*PER_SECOND, *CAPACITIES.values()):
         return ""
     return "%" if at.figure.measure == "errors" else "s"

@@ -86,7 +86,10 @@ def figures_text(run: RecordedRun) -> str:
 
 
 def _states_text(states: Mapping[str, str]) -> str:
-    """Write the figures with each state: `all good`, `response bounded; others good`."""
+    """Write the names of figures with each state: `all good`, `response bounded; others good`.
+
+    `states` are figure -> state: good, bounded or unknown.
+    """
     by_state: dict[str, list[str]] = {}
     for name, state in states.items():
         by_state.setdefault(state, []).append("response with failures" if name == "all" else name)
@@ -220,7 +223,10 @@ def bounds_of(run: Run) -> list[str]:
 
 
 def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
-    """Return cause and remedy of each rule that applies: those of its worst phase, and names of the other phases."""
+    """Return (cause, remedy) for each rule among the reasons of a verdict, of the rule's worst phase.
+
+    The cause also names the other phases.
+    """
     by_code: dict[str, list[RecordedReason]] = {}
     for reason in reasons:
         by_code.setdefault(reason.code, []).append(reason)
@@ -252,7 +258,10 @@ def _line(entry: RecordedFigure) -> str:
 
 
 def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
-    """Write the bounds of a statistic: `512 to 540`, `512 or more`, `at most 540`, or `unknown`."""
+    """Write the bounds of a statistic: `512 to 540`, `512 or more`, `at most 540`, or `unknown`.
+
+    `text` formats a number.
+    """
     low, high = entry.low.get(statistic) or 0.0, entry.high.get(statistic)
     if high is None:
         return f"{text(low)} or more" if low else "unknown"
@@ -315,7 +324,7 @@ def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
 
 
 def _idle(cpu: float | None) -> str:
-    """Write the CPU time of an answer, s; a hint to check it if it was not observed."""
+    """Write that an answer took `cpu` s of CPU time, or a hint to check it if that is None."""
     if cpu is None:
         return "the CPU of the service was not observed; check that it is idle"
     return f"of which {format_duration(cpu)} are CPU time"

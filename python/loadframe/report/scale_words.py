@@ -86,7 +86,11 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
 
 
 def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
-    """Return why a ratio lacks a finite interval, as a sentence. Repeated `treatments`, if any, show the variance."""
+    """Return a sentence: why a ratio lacks a finite interval.
+
+    If a treatment is repeated, the variance between runs is known and the generator's limits are the cause. `none`
+    begins the sentence otherwise.
+    """
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
     return f"{none} has two valid runs, so the variance between runs is unknown."
@@ -99,7 +103,7 @@ def _at(treatments: Sequence[Treatment]) -> str:
 
 
 def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
-    """Write the throughput of treatments, or its range, in parentheses."""
+    """Write the range of the treatments' throughputs with its unit, in parentheses: ` (512 to 540 requests/s)`."""
     values = [at.throughput.value for at in treatments]
     ends = dict.fromkeys(format_count(value) for value in (min(values), max(values)))
     return f" ({' to '.join(ends)} {curves.rate.unit})"
@@ -254,7 +258,7 @@ def _calibration(calibration: Calibration) -> str:
 
 
 def _outside(calibration: Calibration) -> str:
-    """Return why a load outside of the bounds matters, and the remedy."""
+    """Return sentences on why CPU use outside the bounds of a calibration matters, and the remedy."""
     idle, full = (calibration.idlest or 0) < IDLE, (calibration.busiest or 0) > OVERLOADED
     why = []
     if idle:
@@ -277,7 +281,7 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _survivors(curves: PhaseCurves) -> str:
-    """Return how treatments with store failures affect the selection of the best, as part of a sentence."""
+    """Return a clause on the selection of the best clients if the store failed at some treatment; else empty."""
     some = any(treatment.failed for treatment in curves.treatments)
     return " without a failure of the store, if there is one" if some else ""
 

@@ -312,7 +312,10 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
 
 
 def _million_cell(entry: Cost) -> Cell:
-    """Return the cell for the cost of a million requests or documents; for one search, its number has only ends."""
+    """Return the table cell for the cost of a million requests or documents.
+
+    For one search, the cell's number has only ends: the costs at the rates that failed and passed.
+    """
     cell = estimate_cell(_million_text(entry), entry.million)
     if not entry.by_one_search and math.isfinite(entry.million.value):
         return cell
@@ -320,7 +323,7 @@ def _million_cell(entry: Cost) -> Cell:
 
 
 def _limit_cell(limit: LimitAt) -> Cell:
-    """Return the cell for the estimate under a limit of the SLO."""
+    """Return the table cell for the estimate of a figure that the SLO limits; its CSV unit is % or s."""
     text = _limit_text(limit)
     if limit.estimate is not None and not math.isfinite(limit.estimate.value):
         return Cell(text)
@@ -328,7 +331,10 @@ def _limit_cell(limit: LimitAt) -> Cell:
 
 
 def _limit_text(limit: LimitAt) -> str:
-    """Write the estimate under a limit of the SLO; a dash if it is unknown."""
+    """Write the estimate of a figure that the SLO limits: a share in %, a duration, or `unanswered` if infinite.
+
+    A dash if it is unknown.
+    """
     if limit.estimate is None:
         return "–"
     if limit.figure == ERRORS:
@@ -361,7 +367,7 @@ def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
 
 
 def cheapest_text(prices: Prices, answer: Cheapest) -> str:
-    """Return the sentence on the cheapest treatment for a demand."""
+    """Return sentences on the cheapest treatment for a demand, others at its price, and undecided cheaper ones."""
     demand = f"{format_count(answer.demand)} requests/s"
     if answer.cost:
         name, month = _treatment_name(answer.cost), f"{answer.cost.month:,.2f} {prices.currency} per month"
@@ -381,7 +387,7 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
 
 
 def at_load(load: Mapping[str, Any], words: str) -> str:
-    """Return the sentences with the levels of the load that they are about, if there are any."""
+    """Return `words` after the levels of the load that they are about; unchanged if `load` is empty."""
     return f"{treatment_text(load)}: {words}" if load else words
 
 

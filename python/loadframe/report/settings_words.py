@@ -36,7 +36,10 @@ def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
-    """Write the levels of a combination that differ from the default."""
+    """Write the levels of a combination that differ from the default; `default` if none does.
+
+    `levels` has the level of each of `result.factors`.
+    """
     changed = [
         f"{short(name)} {level}"
         for name, level, default in zip(result.factors, levels, result.combinations[0], strict=True)
@@ -46,12 +49,15 @@ def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
 
 
 def term_text(result: SettingsAt, term: Sequence[int]) -> str:
-    """Write the settings of a term."""
+    """Write the settings of a model's term, given by their numbers in `result.factors`."""
     return term_name(tuple(term), result.factors)
 
 
 def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) -> str:
-    """Return the interactions aliased with a term; empty without any."""
+    """Write the interactions that the design cannot separate from a term; empty without any.
+
+    `term` has the numbers of its settings in `result.factors`.
+    """
     return named_aliases(response.model, tuple(term), result.factors)
 
 
@@ -66,7 +72,10 @@ def effect_text(contrast: Contrast) -> str:
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
-    """Write the level of an effect: `256m instead of 128m`; for an interaction `beyond each alone`."""
+    """Write the level of an effect: `256m instead of 128m`; for an interaction `beyond each alone`.
+
+    `levels` maps each setting to its levels, the default first.
+    """
     if len(contrast.term) > 1:
         return "beyond each alone"
     named = levels[result.factors[contrast.term[0]]]

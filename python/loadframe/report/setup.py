@@ -40,7 +40,7 @@ def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> 
 
 
 def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
-    """Return the facts of an experiment's design."""
+    """Return the facts of an experiment's design from its description (experiment.json); `runs` is their number."""
     levels = {name: ", ".join(map(str, values)) for name, values in description["factors"].items()}
     return Facts(
         "Design",
@@ -71,24 +71,27 @@ def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Fa
 
 
 def stores_of(runs: Iterable[RecordedRun]) -> list[RecordedStore]:
-    """Return the store of each recorded run."""
+    """Return the requested store of each run that was made."""
     return [run.run.manifest.store for run in runs if run.run]
 
 
 def clusters_text(stores: Iterable[RecordedStore]) -> str:
-    """Write each distinct cluster without its number of nodes."""
+    """Write each distinct cluster without its number of nodes, joined by semicolons.
+
+    Of more than four clusters, the first three and the number of the others.
+    """
     return _listed(cluster_text(replace(store, nodes=None)) for store in stores)
 
 
 def _listed(texts: Iterable[str | None]) -> str:
-    """Write distinct texts; above four, the first three and the number of the others."""
+    """Join the distinct texts with semicolons; of more than four, the first three and the number of the others."""
     listed = list(dict.fromkeys(filter(None, texts)))
     shown = listed if len(listed) <= _LISTED else [*listed[: _LISTED - 1], f"{len(listed) - _LISTED + 1} more"]
     return "; ".join(shown)
 
 
 def _distinct(facts: Sequence[Mapping[str, str | None]]) -> list[tuple[str, str]]:
-    """Return each fact of several stores with its distinct values."""
+    """Return the facts of several stores as (name, texts), the distinct texts joined; empty facts are left out."""
     words = dict.fromkeys(word for of_store in facts for word in of_store)
     return _without_empty({word: _listed(of_store.get(word) for of_store in facts) for word in words})
 
@@ -219,7 +222,7 @@ def _versions(versions: Versions) -> dict[str, str | None]:
 
 
 def _without_empty(pairs: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Return the pairs with a value."""
+    """Return the (name, text) pairs whose text is neither None nor empty."""
     return [(word, value) for word, value in pairs.items() if value]
 
 

@@ -118,7 +118,7 @@ def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
 
 
 def doubts(curves: PhaseCurves) -> Sequence[Finding]:
-    """Return the warnings on the experiment and on its fit over nodes."""
+    """Return the warnings on one curve: on its experiment and on its fit over nodes."""
     nodes = curves.over_nodes
     return (*curves.warnings, *(nodes.fit.warnings if nodes and nodes.fit else ()))
 

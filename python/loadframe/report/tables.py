@@ -113,7 +113,10 @@ def change_cell(change: float | None, tone: str = "") -> Cell:
 
 
 def percentile_cell(seconds: float | None, percentile: Percentile | None) -> Cell:
-    """Return a cell for a percentile with its 95 % interval."""
+    """Return a cell for a percentile of response times, s, with its 95 % interval; a dash for None.
+
+    `percentile` has the interval; None if it is unknown.
+    """
     return seconds_cell(seconds, interval_text(percentile), ends=percentile.ends if percentile else (None, None))
 
 
@@ -231,7 +234,7 @@ class RunsView:
 
 
 def runs_view(folder: RecordedExperiment) -> RunsView:
-    """Return the runs and verdicts of an experiment for its page."""
+    """Return what a page shows about the runs of an experiment: sentences, exclusions, and tables of runs."""
     factors = list(dict.fromkeys(name for run in folder.runs for name in run.treatment))
     return RunsView(
         trust=trust(folder),

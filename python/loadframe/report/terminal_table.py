@@ -29,7 +29,7 @@ class TerminalTable:
         self._rows.append(([Text(cell) if isinstance(cell, str) else cell for cell in cells], style))
 
     def print(self, console: Console) -> None:
-        """Print a table if it fits the width of the console, else blocks."""
+        """Print the title and a table that fits the width of the console, or else a block of lines for each row."""
         if self._title:
             console.print(Text(self._title, style="dim"))
         columns = zip(*([Text(header) for header in self._headers], *(cells for cells, _ in self._rows)), strict=True)
@@ -68,7 +68,7 @@ class TerminalTable:
 
 
 def _filled(pairs: Sequence[Text], width: int) -> Text:
-    """Join pairs to lines of at most `width` cells; fold a longer pair."""
+    """Return pairs of header and figure, joined to lines of at most `width` characters; a longer pair is folded."""
     lines: list[Text] = []
     for pair in pairs:
         if lines and cell_len(lines[-1].plain) + 2 + cell_len(pair.plain) <= width:

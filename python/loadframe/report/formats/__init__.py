@@ -20,12 +20,12 @@ class RunFormat:
 
 
 def _of_one(write: Callable[[Run], str]) -> RunFormat:
-    """Return a format that holds one run, with its writer."""
+    """Return the format for one run that `write` converts to text."""
     return RunFormat(lambda runs: write(runs[0]), several=False)
 
 
 def _histograms(run: Run) -> str:
-    """Return the recorded histograms, which are an HdrHistogram log."""
+    """Return the text of the run's histograms.hlog, an HdrHistogram log."""
     # Comments of other programs may have any encoding.
     return (run.path / HISTOGRAMS_FILE).read_text(encoding="utf-8", errors="replace")
 
@@ -44,7 +44,10 @@ FORMATS: Mapping[str, RunFormat] = {
 
 
 def runs_at(path: Path) -> list[Run]:
-    """Return a run, the runs of an experiment, or the runs in a folder by time; BadInput if there are none."""
+    """Return the run at a path, the runs of an experiment, or the runs in a folder, in order of their start.
+
+    An experiment's runs include failed attempts that count. BadInput if there are none, or a run is broken.
+    """
     if (path / EXPERIMENT_FILE).is_file():
         # With the attempts in which the store failed, which repeating does not undo.
         runs = [recorded.run for recorded in read_experiment(path).counted if recorded.run]
@@ -58,7 +61,10 @@ def runs_at(path: Path) -> list[Run]:
 
 
 def formatted(path: Path, name: str) -> str:
-    """Return the run or runs at a path in a format. BadInput if a run is damaged, or the format holds only one."""
+    """Return the text of the run or runs at a path in the format `name`, a key of `FORMATS`.
+
+    BadInput if there is no run, a run is damaged, or the format holds only one and there are several.
+    """
     chosen, runs = FORMATS[name], runs_at(path)
     if len(runs) > 1 and not chosen.several:
         raise BadInput(

@@ -13,7 +13,10 @@ from loadframe.report.gate import xml_text
 
 
 def suites(runs: Sequence[Run]) -> str:
-    """Return the verdicts of runs: an unknown figure is a failure, a failed run an error, an unchecked rule skipped."""
+    """Return the verdicts of runs as JUnit XML, with a suite for each run.
+
+    An unknown figure is a failure, a failed run an error, an unchecked rule skipped.
+    """
     root = ET.Element("testsuites", name="loadframe")
     for run in runs:
         root.append(_suite(run))

@@ -26,7 +26,7 @@ _QUANTILES = {"med": 0.5, "p(90)": 0.9, "p(95)": 0.95, "p(99)": 0.99, "p(99.9)":
 
 
 def summary(run: Run) -> str:
-    """Return the measured phases of a run as one summary of k6, in ms."""
+    """Return the measured phases of a run as the JSON of one k6 summary, times in ms."""
     phases = run.summary.measured
     document = {
         "root_group": {"name": "", "path": "", "id": _id(""), "groups": [], "checks": _checks(run)},
@@ -104,7 +104,10 @@ def _id(path: str) -> str:
 
 
 def _counter(count: int, duration: float, contains: str = "default") -> dict[str, Any]:
-    """Return a counter with its rate, 1/s, over a duration, s. `contains` is k6's type of content."""
+    """Return a k6 counter of `count` with its rate, 1/s, over `duration` s; rate 0 if that is 0.
+
+    `contains` is k6's type of content.
+    """
     return {
         "type": "counter",
         "contains": contains,
@@ -119,7 +122,10 @@ def _rate(nonzero: int, count: int) -> dict[str, Any]:
 
 
 def _trend(histograms: "HistogramLog", tags: Iterable[str]) -> dict[str, Any]:
-    """Return the merged times of these tags, in ms; zeros without requests, as in k6."""
+    """Return a k6 trend: statistics in ms of the merged histograms with these tags.
+
+    Unknown tags are ignored. All statistics are 0 without requests, as in k6.
+    """
     known = set(histograms.tags())
     totals = [histograms.total(tag) for tag in tags if tag in known]
     values: Mapping[str, float] = {**dict.fromkeys(_TREND, 0.0), "count": 0}

@@ -24,7 +24,10 @@ _STATISTICS = ("p50", "p90", "p99", "p999")
 
 
 def table(runs: Sequence[Run]) -> str:
-    """Return runs, ordered by time, as CSV. Times are in s, `errors` is a share of due requests."""
+    """Return runs, given in order of time, as CSV. Times are in s, `errors` is a share of due requests.
+
+    Runs are omitted that failed, are unusable, or lack a metric of the newest usable run.
+    """
     metrics = _columns(runs)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -37,7 +40,7 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def omitted(runs: Sequence[Run]) -> list[str]:
-    """Return the names of the runs without a row."""
+    """Return the names of the runs for which `table` has no row."""
     metrics = set(_columns(runs))
     return [run.path.name for run in runs if not metrics or not metrics <= set(_figures(run))]
 

@@ -67,12 +67,12 @@ _WORDS = {"rally": _RALLY, "osb": _OSB}
 
 
 def race(run: Run) -> str:
-    """Return a run as Rally's race.json."""
+    """Return a run as the JSON text of Rally's race.json."""
     return json.dumps(_document(run, _RALLY), indent=1) + "\n"
 
 
 def osb_run(run: Run) -> str:
-    """Return a run as OSB's test_run.json."""
+    """Return a run as the JSON text of OpenSearch Benchmark's test_run.json."""
     return json.dumps(_document(run, _OSB), indent=1) + "\n"
 
 
@@ -83,7 +83,7 @@ def race_id(run: Run) -> str:
 
 
 def _document(run: Run, words: _Words) -> dict[str, Any]:
-    """Return a run as a document of Rally or OSB, with the keys `words`."""
+    """Return a run as the race document of Rally or OSB; `words` are that tool's names of keys."""
     manifest, summary = run.manifest, run.summary
     verdict = summary.verdict
     tags = {"loadframe-run": run.path.name, "loadframe-status": summary.status}
@@ -109,7 +109,7 @@ def _document(run: Run, words: _Words) -> dict[str, Any]:
 
 
 def _identity(run: Run, words: _Words) -> dict[str, Any]:
-    """Return the keys that a race shares with its metrics records."""
+    """Return the keys that a race shares with its metrics records, in the spelling of the tool (`words`)."""
     manifest = run.manifest
     return {
         "environment": "loadframe",
@@ -122,7 +122,10 @@ def _identity(run: Run, words: _Words) -> dict[str, Any]:
 
 
 def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
-    """Yield an entry of `op_metrics` for each operation of each phase."""
+    """Yield an entry of the race's `op_metrics` for each operation of each phase; times in ms.
+
+    `words` are the tool's names of keys.
+    """
     names = _task_names(run)
     for phase in run.summary.phases:
         rates = _rates(run, phase, phase.whole_seconds)
@@ -298,14 +301,17 @@ def _reconstructed(run: Run) -> Iterator[_Request]:
 
 
 def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float]]:
-    """Yield the second and the value of each request, from the histogram of each second."""
+    """Yield (second, value) of each request, from (second, histogram) pairs.
+
+    Values are the quantiles of the histogram at even steps, in its order: s.
+    """
     for time, histogram in seconds:
         for index in range(histogram.count):
             yield time, histogram.quantile((index + 0.5) / histogram.count) or 0.0
 
 
 def _outcome(error: str | None) -> dict[str, Any]:
-    """Return the metadata of a request: whether it succeeded, and the class of its error."""
+    """Return `success` and, for a failure, `error-type` of a request; `error` is its class, or None for a success."""
     return {"success": error is None} | ({"error-type": error} if error else {})
 
 

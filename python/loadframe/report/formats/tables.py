@@ -34,7 +34,7 @@ def _items(phase: PhaseSummary) -> list[tuple[str, OperationFigures]]:
 
 
 def _about(run: Run) -> dict[str, Any]:
-    """Return the values that all entries of a run share: setup, status and verdict."""
+    """Return the keys that all JSON objects of a run share: setup, status and verdict."""
     manifest, summary = run.manifest, run.summary
     return {
         "run": run.path.name,

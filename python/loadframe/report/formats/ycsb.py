@@ -26,7 +26,10 @@ _QUANTILES = (("50th", 0.5), ("90th", 0.9), ("95th", 0.95), ("99th", 0.99), ("99
 
 
 def text(run: Run) -> str:
-    """Return the measured phases of a run as YCSB prints them. Sections of several phases begin with the phase."""
+    """Return the measured phases of a run as YCSB prints them.
+
+    With several phases, names of sections begin with the phase's name.
+    """
     lines = [f"[{section}], {measure}, {value}" for section, measure, value in _lines(run)]
     return "\n".join(lines) + "\n"
 

@@ -84,7 +84,7 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
 
 
 def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment at its capacity."""
+    """Return the cost of each treatment that has a capacity, at that rate."""
     costs = []
     for capacity in capacities.capacities:
         rate = capacity.rate
@@ -107,7 +107,7 @@ def _only_nodes(capacities: Capacities) -> bool:
 
 
 def _curve(capacities: Capacities) -> tuple[ScalabilityFit | None, str | None]:
-    """Return the fit of capacity over nodes, or None and the reason."""
+    """Return the fit of capacity over nodes and None, or None and the reason why there is none."""
     if not _only_nodes(capacities):
         return None, "factors other than nodes vary"
     return curve(capacities.capacities, int(capacities.folder.description.get("seed") or 0))

@@ -216,7 +216,7 @@ _SPACING = 0.6
 
 
 def _column(contrast: Contrast) -> str:
-    """Write the phase of a contrast, and its treatment if it has one."""
+    """Return the name of a contrast's column in the plot: its phase, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
     phase = f"phase {contrast.measure.phase}"
     return f"{phase}, {at}" if at else phase

@@ -77,7 +77,7 @@ def step_heading(step: StepMeasures) -> str:
 
 
 def lead(group: Group) -> list[str]:
-    """Return sentences on each step; without a valid run, the reasons."""
+    """Return sentences on each step; without a valid run, that there is no answer, and why."""
     if not group.runs:
         return list(_unanswered(group))
     return [words for step in group.steps for words in _sentences(group, step)]
@@ -157,7 +157,7 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
 
 
 def _joining(delay: Repeated, joined: int, runs: int) -> str:
-    """Write in how many runs the node joined, and the mean delay in those runs."""
+    """Write in how many of all `runs` the node joined (`joined`), and the mean `delay` in those runs."""
     if joined == runs:
         return f"the node was a member after {_measure_text(delay)}"
     share = proportion(joined, runs)
@@ -167,7 +167,11 @@ def _joining(delay: Repeated, joined: int, runs: int) -> str:
 
 
 def _gain_text(gain: Estimate, growth: float) -> str:
-    """Write the gain of added nodes: a loss only if the whole interval lies below the throughput before."""
+    """Write the gain of added nodes as the end of a sentence; a loss only if the whole interval shows one.
+
+    `growth` is the number of nodes after the step over that before it. `gain` times `growth` is the change of
+    throughput.
+    """
     if not gain.is_finite:
         less = gain.value * growth < 1
         seen = "less than before" if less else f"a realised gain of {_text(gain, 'share')}"
@@ -273,7 +277,7 @@ def _measure_text(measure: Repeated, unit: str | None = None) -> str:
 
 
 def _of(measure: Repeated) -> str:
-    """Write how many runs have the measure; empty if all have."""
+    """Write how many runs have the measure, such as ` (from 1 of 3 runs)`; empty if all have."""
     return _part(len(measure.values), measure.runs)
 
 
@@ -283,12 +287,15 @@ def _part(known: int, runs: int) -> str:
 
 
 def _alone(value: float) -> Estimate:
-    """Return a value without an interval."""
+    """Return a value as an estimate whose interval is unlimited, which texts omit."""
     return Estimate(value, -math.inf, math.inf)
 
 
 def _text(estimate: Estimate, unit: str) -> str:
-    """Write an estimate; if one end of its interval is open, name the other: `12.3 s (at least 8 s)`."""
+    """Write an estimate in the unit of a measure, such as `share`, `s` or `bytes`.
+
+    If only one end of its interval is known, the text names it: `12.3 s (at least 8 s)`.
+    """
     ends = [(word, end) for word, end in (("least", estimate.low), ("most", estimate.high)) if math.isfinite(end)]
     if len(ends) == 1 and ends[0][1] > 0:
         ((word, end),) = ends
@@ -324,7 +331,7 @@ def _size(estimate: Estimate, per: str) -> str:
 
 
 def _in(estimate: Estimate, unit: float, name: str) -> str:
-    """Write an estimate in the unit `name`, which is `unit` of the estimate's own units."""
+    """Write an estimate with its interval, divided by `unit` and followed by the unit's name `name`."""
     scaled = Estimate(estimate.value / unit, estimate.low / unit, estimate.high / unit)
     value, _, interval = estimate_text(scaled).partition(" [")
     return f"{value} {name} [{interval}"
@@ -366,7 +373,7 @@ def elastic_page(elasticity: Elasticity, further: Sections = ()) -> Page:
 
 
 def _view(group: Group, index: int) -> GroupView:
-    """Return a group as the page shows it; `index` makes the identifier of its plot."""
+    """Return a group as the page shows it; `index` makes its plot's identifier unique."""
     tables = [(step_heading(step), _measures(rows(step, group.rate))) for step in group.steps]
     if group.provisioning:
         scores = [[Cell(run), *map(Cell, texts)] for run, texts in score_rows(group)]

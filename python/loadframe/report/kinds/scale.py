@@ -301,7 +301,7 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
 
 
 def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment of the first measured phase."""
+    """Return the cost of each treatment of the first measured phase, with the limits of the SLO in `prices`."""
     default = int(sweep.folder.description["store"].get("nodes") or 1)
     phase, by_name = sweep.curves[0].phase, {run.id: run for run in sweep.folder.runs}
     failed = {run.treatment_key for run in sweep.folder.counted if run.requests_failed}

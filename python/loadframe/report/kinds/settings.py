@@ -275,7 +275,10 @@ def _in_order(levels: Sequence[Any]) -> list[str]:
 
 
 def _run_to_run(result: SettingsAt) -> tuple[float, int]:
-    """Return the pooled standard deviation of logarithms within a combination, and its degrees of freedom."""
+    """Return the pooled standard deviation of logarithms within a combination, and its degrees of freedom.
+
+    (0.0, 0) without repeated combinations.
+    """
     by_combination: dict[int, list[float]] = defaultdict(list)
     for number, value in result.course:
         by_combination[number].append(math.log(value))
@@ -285,7 +288,7 @@ def _run_to_run(result: SettingsAt) -> tuple[float, int]:
 
 
 def _unit(result: SettingsAt) -> tuple[float, str]:
-    """Return the factor from recorded values to the drawn unit of the objective, and that unit."""
+    """Return the factor from recorded values to the drawn unit of the objective, and the unit: 1/s or ms."""
     kind = result.objective.kind
     return (1.0, RATES[kind].unit) if kind in RATES else (1e3, "ms")
 
@@ -385,7 +388,7 @@ def _ranking(result: SettingsAt) -> TerminalTable:
 
 
 def settings_document(settings: Settings) -> dict[str, Any]:
-    """Return the analysis for JSON."""
+    """Return the analysis of all phases and sizes, the runs and the excluded runs as a dictionary for JSON."""
     description = settings.folder.description
     return {
         "experiment": description["experiment"],

@@ -111,7 +111,7 @@ def data(figure: Figure) -> str:
 
 
 def narrow(figure: Figure) -> Figure:
-    """Return the copy of a figure for narrow screens."""
+    """Return the copy of a figure for narrow screens: at most 360 pixels wide, its name followed by `-narrow`."""
     return replace(figure.narrowed(_NARROW), name=f"{figure.name}-narrow")
 
 
@@ -197,7 +197,7 @@ def _label_room(figure: Figure) -> float:
 
 
 def _slants_categories(figure: Figure) -> bool:
-    """Return whether category names are too wide to stand side by side."""
+    """Return whether the names of categories must be slanted, because they are too wide to stand side by side."""
     if figure.x.kind != "category":
         return False
     categories = scale(figure.x, _x_values(figure), 0, 1).categories
@@ -206,7 +206,7 @@ def _slants_categories(figure: Figure) -> bool:
 
 
 def _bottom(figure: Figure) -> float:
-    """Return the height of the texts below the panels."""
+    """Return the height of the texts below the panels, pixels: ticks, labels and title of the x axis."""
     bottom: float = _BOTTOM + _LINE * (len(_lines(figure.x.title, figure.width - 90, _TEXT)) - 1)
     if _slants_categories(figure):
         categories = scale(figure.x, _x_values(figure), 0, 1).categories
@@ -215,7 +215,7 @@ def _bottom(figure: Figure) -> float:
 
 
 def _x_values(figure: Figure) -> Iterator[float | str | None]:
-    """Yield the x of all traces and bands."""
+    """Yield the x of all points of the traces and bands of a figure; None for gaps."""
     for trace in figure.traces:
         yield from trace.x
     for band in figure.bands:
@@ -240,7 +240,7 @@ def _y_ticks(axis: Axis, y: Scale) -> list[tuple[float | str, str]]:
 
 
 def _behind(figure: Figure, frame: _Frame) -> Iterator[str]:
-    """Draw the background of all panels: shaded ranges, and rules at an x."""
+    """Yield the SVG elements behind all panels: shaded ranges, and rules at an x."""
     bottom = frame.y[-1].start
     for shade in figure.shades:
         start, end = (frame.x.pixel(edge) for edge in (shade.start, shade.end))
@@ -256,7 +256,7 @@ def _behind(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[str]:
-    """Draw the panel number `index`: y axis with grid, rules at a y, bands and traces."""
+    """Yield the SVG elements of the panel number `index`: y axis with grid, rules at a y, bands and traces."""
     y, left, right = frame.y[index], frame.x.start, frame.x.end
     for value, label in _y_ticks(panel.y, y):
         place = y.pixel(value)
@@ -290,7 +290,7 @@ def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[
 
 
 def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
-    """Draw the x axis: its line, ticks, labels and title, and vertical grid lines in all panels."""
+    """Yield the SVG elements of the x axis: line, ticks, labels, title, and grid lines in all panels."""
     bottom, left, right = frame.y[-1].start, frame.x.start, frame.x.end
     yield _straight(left, bottom, right, bottom, MUTED)
     slants = _slants_categories(figure)
@@ -314,7 +314,7 @@ def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _area(band: Band, frame: _Frame) -> str:
-    """Draw a band as a polygon; points without a pixel are left out."""
+    """Return the SVG polygon of a band; points without a pixel are left out."""
     y = frame.y[band.panel]
     edges = []
     for x, low, high in zip(band.x, band.low, band.high, strict=True):
@@ -329,7 +329,7 @@ def _area(band: Band, frame: _Frame) -> str:
 
 
 def _trace(trace: Trace, frame: _Frame) -> str:
-    """Draw the line, marks and error bars of a trace as a group."""
+    """Return the SVG group of a trace: its line, marks and error bars."""
     y = frame.y[trace.panel]
     places = [
         (None if at is None else frame.x.pixel(at), None if value is None else y.pixel(value))
@@ -348,7 +348,7 @@ def _trace(trace: Trace, frame: _Frame) -> str:
 
 
 def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) -> str:
-    """Draw a line through places in pixels, with a gap at None."""
+    """Return the SVG path of a line through places (x, y) in pixels, with a gap at None."""
     steps: list[str] = []
     drawing = False
     points = [*places, (None, None)]
@@ -374,7 +374,11 @@ def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) 
 def _bars(
     trace: Trace, places: Iterable[tuple[float | None, float | None]], y: Scale, mark: Mark, *, hidden: bool
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the error bars with an end that a mark would hide (`hidden`, in a color that contrasts), or all others."""
+    """Yield the SVG lines of error bars: with `hidden`, those with an end that a mark would hide, else all others.
+
+    `places` are the pixels of the marks, None for a gap; `y` converts the ends to pixels. Hidden bars contrast with
+    marks.
+    """
     for (x, at), low, high in zip(places, trace.low, trace.high, strict=True):
         ends = [None if end is None else y.pixel(end) for end in (low, high)]
         if x is None or at is None or ends[0] is None or ends[1] is None or ends[0] == ends[1]:
@@ -386,7 +390,7 @@ def _bars(
 
 
 def _mark(x: float | None, y: float | None, mark: Mark) -> str:
-    """Draw a symbol with its center at a place in pixels."""
+    """Return the SVG element of a symbol with its center at a place in pixels."""
     x, y, radius = x or 0.0, y or 0.0, mark.size / 2
     if mark.symbol == "x":
         ends = f"M{_n(x - radius)} {_n(y - radius)}L{_n(x + radius)} {_n(y + radius)}"
@@ -431,7 +435,7 @@ def _legend_name(figure: Figure, trace: Trace) -> str:
 
 
 def _legend(figure: Figure) -> Iterator[str]:
-    """Draw the legend above the panels: a sample of line and mark, and the name, of each trace."""
+    """Yield the SVG elements of the legend above the panels: a sample of line and mark, and the name, of each trace."""
     for number, row in enumerate(_legend_rows(figure)):
         x, y = float(_RIGHT), 14.0 + _LEGEND_ROW * number
         for trace in row:
@@ -467,7 +471,7 @@ def _slants_labels(figure: Figure) -> bool:
 
 
 def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
-    """Draw the labels above the first panel; slanted labels that would overlap are left out."""
+    """Yield the SVG texts of the labels above the first panel; slanted labels that would overlap are left out."""
     y = frame.top - 6
     slants = _slants_labels(figure)
     taken = -math.inf
@@ -487,7 +491,7 @@ def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _straight(x1: float, y1: float, x2: float, y2: float, color: str, *, width: float = 1, dash: str = "") -> str:
-    """Draw a straight line between two points in pixels."""
+    """Return the SVG element of a straight line between two points in pixels; `dash` is its stroke-dasharray."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
     return f'<line {ends} stroke="{color}" stroke-width="{width:g}"{dashes}/>'
@@ -503,7 +507,10 @@ def _text(
     color: str = "",
     size: int = _SMALL,
 ) -> str:
-    """Draw a text at a point in pixels; `turn` is an angle in degrees and the center of the rotation."""
+    """Return the SVG element of a text at a point in pixels.
+
+    `turn` is an angle in degrees and the center of the rotation.
+    """
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     if turn:
         more += f' transform="rotate({turn[0]:g} {_n(turn[1])} {_n(turn[2])})"'
@@ -531,5 +538,5 @@ def _shortened(words: str, most: int) -> str:
 
 
 def _n(value: float) -> str:
-    """Write a coordinate to a tenth of a pixel."""
+    """Return a coordinate in pixels as text with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")

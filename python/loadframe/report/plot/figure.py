@@ -194,7 +194,10 @@ class Scale:
     categories: tuple[str, ...] = ()
 
     def pixel(self, value: float | str) -> float | None:
-        """Return the pixel of a value, or None for a value that a logarithmic axis cannot show."""
+        """Return the pixel of a value or category; None for a value that a logarithmic axis cannot show.
+
+        ValueError for an unknown category.
+        """
         if isinstance(value, str):
             value = float(self.categories.index(value))
         if self.log:

@@ -172,13 +172,13 @@ def _throughput(group: Group, course: Course) -> Iterator[Trace]:
 
 
 def _response(course: Course) -> Iterator[Trace]:
-    """Yield p50 and p99 of the response times, ms."""
+    """Yield the traces of p50 and p99 of the response times over time, ms."""
     yield _line(course.times, 1e3 * course.response_p50, "p50", LineStyle(COLORS[2], 1.6))
     yield _line(course.times, 1e3 * course.response_p99, "p99", LineStyle(COLORS[1], 1.6))
 
 
 def _failures(course: Course) -> Iterator[Trace]:
-    """Yield the failed requests/s."""
+    """Yield the trace of failed requests/s over time."""
     yield _line(course.times, course.failures, "failed", LineStyle(COLORS[3], 1.6), legend=False)
 
 
@@ -194,7 +194,7 @@ def _data(course: Course) -> Iterator[Trace]:
 
 
 def _cpu(run: Run) -> Iterator[Trace]:
-    """Yield the CPU use of each node, in cores."""
+    """Yield a trace of the CPU use over time for each node, in cores."""
     telemetry = run.telemetry
     zero = run.summary.measured[0].begin
     rows = telemetry.filter(
@@ -209,7 +209,7 @@ def _cpu(run: Run) -> Iterator[Trace]:
 
 
 def _marks(course: Course) -> list[Label]:
-    """Return the labels of events; events that nearly coincide share one."""
+    """Return labels for the changes of the cluster, by time; changes that nearly coincide share one."""
     labels: list[tuple[float, str]] = []
     names: tuple[str, ...] = ()
     for event in sorted(course.events, key=lambda event: event.time):

@@ -184,7 +184,7 @@ def _with_short_legend(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
-    """Return the y of all points in a panel."""
+    """Return the y of all points of the traces in a panel, given by its number."""
     return [value for trace in traces if trace.panel == panel for value in trace.y]
 
 
@@ -207,7 +207,7 @@ def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
 
 
 def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the seconds and their counts, summed over operations and segments."""
+    """Return the seconds from 0 to the last one, and the rate's counts, summed over operations and segments."""
     second = rows["second"].to_numpy()
     if not len(second):
         return np.array([]), np.array([])
@@ -302,9 +302,9 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Return times (s since the run began) and values of metrics of nodes and machines, by label.
+    """Return label -> (times, values) of metrics of nodes and machines, sorted; times in s since the run began.
 
-    `metrics` are the names of the metrics in labels.
+    `metrics` are the recorded metrics and their names in labels; a label is the node or machine and this name.
     """
     telemetry = run.telemetry
     known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics), pa.string()))).sort_by("time")

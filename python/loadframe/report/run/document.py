@@ -69,7 +69,7 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def _by_node(run: Run, phase: PhaseSummary, rate: Rate) -> dict[str, Any]:
-    """Return the distribution of a rate's samples for each node for JSON."""
+    """Return host -> distribution of a rate's 5-s samples in a phase, for JSON; empty for a single node."""
     return {host: spread.as_dict() for host, spread in rate_samples_by_node(run, phase, rate).items()}
 
 

@@ -252,7 +252,10 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) -> Trace:
-    """Return the samples of a metric over time as a line called `name`."""
+    """Return the samples of a metric over time as a line called `name` in the panel number `panel`.
+
+    `rows` are telemetry rows in order of time.
+    """
     sampled = rows.filter(pc.equal(rows["metric"], metric))
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
 

@@ -71,7 +71,7 @@ def _step(
     forms = planned.get("operations", {})
 
     def responses(operation: str) -> list[list[Request]]:
-        """Return the requests of an operation, a list for each client."""
+        """Return the requests of an operation as latencies (s) or error codes, a list for each client."""
         if sampled is not None:
             return _by_client(sampled, phase, operation)
         return _round_robin(list(_requests(run, phase, operation, rows)), ranks)
@@ -87,7 +87,10 @@ def _step(
 
 
 def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a search, with its number of hits; for other operations `{"operation": name}`."""
+    """Return the body of a search with its number of hits; for other operations `{"operation": name}`.
+
+    `form` is the operation in the workload.
+    """
     search = form.get("search")
     if not isinstance(search, Mapping):
         return {"operation": name}
@@ -110,7 +113,10 @@ def _sampled(run: Run) -> pa.Table | None:
 
 
 def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[list[Request]]:
-    """Return the requests of one operation, a list for each client of the phase."""
+    """Return the requests of one operation as latencies (s) or error codes, a list for each client of the phase.
+
+    `sampled` are the run's requests in the order of answers.
+    """
     of_phase = sampled.filter(pc.equal(sampled["phase"], phase.name))
     clients: dict[tuple[str, int], list[Request]] = {}
     columns = ("stream", "client", "operation", "sent", "done", "documents", "error", "status")

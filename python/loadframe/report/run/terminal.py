@@ -99,7 +99,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
 
 
 def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
-    """Print figures and notes of each phase."""
+    """Print for each phase its load, a table of its operations, and notes; `percentiles` are by phase and operation."""
     for phase in run.summary.phases:
         console.print()
         window = f"measured {format_duration(phase.duration)}"
