@@ -121,7 +121,7 @@ def variance_of_mean(n: int, rho: float) -> float:
 
 
 def _mean_square(later: Series, earlier: Series) -> float:
-    """Return the mean square of the relative differences, each clipped to three standard deviations."""
+    """Return the mean square of the differences relative to each pair's mean, clipped to three standard deviations."""
     levels = (later + earlier) / 2
     changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)
     scale = NORMAL * float(np.median(np.abs(changes)))

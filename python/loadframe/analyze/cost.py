@@ -154,6 +154,7 @@ def cost(
     hourly = prices.hourly(nodes, treatment)
 
     def million(requests: float) -> float:
+        """Return the price of a million requests at this many per second; infinite at 0."""
         return hourly / 3600 / requests * 1e6 if requests > 0 else math.inf
 
     return Cost(
@@ -188,6 +189,7 @@ def estimates(
     pooled = squares / freedom if freedom else math.inf
 
     def half(group: Sequence[float]) -> float:
+        """Return the half-width of the 95 % interval of the mean of these logarithms."""
         alone = variance(group) if unequal and len(group) > 1 else 0.0
         used = (alone, len(group) - 1) if alone > pooled else (pooled, freedom)
         return half_width(math.sqrt(used[0] / len(group)), used[1])
@@ -241,10 +243,12 @@ def _times(
     """
 
     def response(run: RecordedRun) -> Figure:
+        """Return the run's response time under the limit; UNKNOWN if it has none."""
         it = figures[id(run)].get(name)
         return (it and it.response) or UNKNOWN
 
     def finite(run: RecordedRun) -> Figure:
+        """Return the run's response time under the limit; UNKNOWN if it has none or an infinite one."""
         it = response(run)
         return UNKNOWN if it.value is not None and math.isinf(it.value) else it
 
@@ -261,9 +265,9 @@ def _times(
 
 
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
-    """Return the largest share of failed requests of an operation with its interval, or None if there are no runs.
+    """Return the largest share of failed requests of an operation with its interval; None without any request.
 
-    `known` pairs each run's figures with its session.
+    The interval has one-sided 95 % limits. `known` pairs each run's figures with its session.
     """
     by_operation: dict[str, list[tuple[Failures, int | None]]] = {}
     for figures, session in known:

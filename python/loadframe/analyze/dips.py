@@ -102,7 +102,7 @@ def _correlations(residuals: Series) -> Series:
 
 
 def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
-    """Return the autocorrelation at the lags with a local maximum, and 0 at the others."""
+    """Return for each lag the autocorrelation of the residuals if it is a positive local maximum there, else 0."""
     known = _correlations(residuals)
     at = known[lags]
     peak = (at >= known[lags - 1]) & (at >= known[lags + 1])
@@ -127,7 +127,7 @@ def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
 
 
 def _refined(residuals: Series, lag: int) -> float:
-    """Return the period between whole seconds, from its farthest multiple that has a maximum nearby."""
+    """Return the period to fractions of a second, from its farthest multiple with a maximum nearby; `lag` is whole."""
     known = _correlations(residuals)
     period = float(lag)
     for multiple in range(2, int(2 * len(residuals) / 3 / lag) + 1):
@@ -140,7 +140,11 @@ def _refined(residuals: Series, lag: int) -> float:
 
 
 def _folded(values: Series, residuals: Series, period: float) -> Dips | None:
-    """Return the dips that repeat with a period, from the mean of each place in it; None if they are shallow."""
+    """Return the dips that repeat with a period, s; None if they are shallow.
+
+    `values` are averaged over all periods, by their place in the period; `residuals` are the values without their
+    trend.
+    """
     places = (np.arange(len(values)) % period).astype(int)
     count = int(places.max()) + 1
     folded = np.array([residuals[places == place].mean() for place in range(count)])
@@ -235,7 +239,10 @@ def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[Activit
 
 
 def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
-    """Return the amount in each second, summed over all nodes; None if it was not recorded."""
+    """Return a metric's amount in each of the first `seconds` seconds of the phase's measured window, over all nodes.
+
+    Amounts are in the metric's unit per second. None if it was not recorded.
+    """
     if seconds < 1:
         return None
     table = run.telemetry
@@ -302,7 +309,10 @@ def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overla
 
 
 def _at_every_shift(lost: Series, busy: npt.NDArray[np.bool_]) -> Series:
-    """Return the deficit that coincides with the activity at each shift, from 0 on."""
+    """Return the part of the deficit in busy seconds, with `busy` shifted circularly by 0, 1, ... seconds.
+
+    `lost` and `busy` have a value for each second, and so has the result for each shift.
+    """
     n = len(lost)
     sums: Series = np.fft.irfft(np.fft.rfft(lost) * np.conj(np.fft.rfft(busy.astype(float))), n)
     return sums
@@ -414,7 +424,7 @@ def dips_of(run: Run) -> list[DipsOfPhase]:
 
 
 def _throughput(run: Run, phase: PhaseSummary) -> Series:
-    """Return the successes in each whole second of the measured window."""
+    """Return an array of the successes, all operations together, in each whole second of the measured window."""
     series = run.series
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))

@@ -193,7 +193,7 @@ Values = Sequence[float] | Array
 
 
 def cliffs_delta(first: Values, second: Values) -> float:
-    """Return P(second > first) - P(second < first) over all pairs of runs: from -1 to 1."""
+    """Return P(second > first) - P(second < first) over all pairs of runs: from -1 to 1; 0 if a side is empty."""
     n, m = len(first), len(second)
     if not n or not m:
         return 0.0

@@ -86,6 +86,7 @@ def _row(
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 
     def count(part: str) -> int:
+        """Return the number of successes of this part in all runs."""
         return sum(operation.parts[part].successes for _, operation in several if part in operation.parts)
 
     first, again = ([_mean(operation, part) for _, operation in several] for part in (FIRST, AGAIN))

@@ -56,7 +56,10 @@ class RecordedRun:
     run: Run | None
 
     def uncached(self) -> "RecordedRun":
-        """Return a copy that frees its content afterwards: experiments have thousands of runs."""
+        """Return the same run without its loaded content, which is read again into the copy and freed with it.
+
+        Use the copy to walk over the thousands of runs of an experiment. A missing run stays missing.
+        """
         return replace(self, run=Run(self.run.path) if self.run else None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -245,7 +248,10 @@ class RecordedRun:
         return {(entry.phase, entry.figure, entry.operation): entry for entry in recorded}
 
     def _evidence(self, phase: PhaseSummary) -> Evidence:
-        """Return the input for judging a phase's figures, for runs that did not record their quality."""
+        """Return the input for judging a phase's figures, for a run that did not record their quality.
+
+        AssertionError for a missing run.
+        """
         assert self.run is not None
         codes = codes_about(self.reasons, phase.name, [entry.name for entry in self.run.summary.phases])
         return Evidence(phase, self.run.summary.generator, codes, self._histograms)
@@ -427,7 +433,10 @@ def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any]
 
 
 def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
-    """Return a treatment's sort key: its level's index for each factor, else its number."""
+    """Return a treatment's sort key: for each factor the index of its level in `levels`.
+
+    A level that is not listed counts as its number, and as 0 if it is not a number.
+    """
     place = []
     for name, level in sorted(treatment.items(), key=lambda item: item[0] not in levels):
         if level in levels.get(name, ()):
@@ -438,7 +447,7 @@ def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) ->
 
 
 def _words(error: Exception) -> str:
-    """Return the reason why a description is unreadable, in words."""
+    """Return in words why an experiment's description cannot be read, from the exception."""
     if isinstance(error, OSError):
         return error.strerror or "the file cannot be read"
     return f"it lacks {error}" if isinstance(error, KeyError) else "the file cannot be read"

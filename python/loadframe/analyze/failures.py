@@ -109,7 +109,7 @@ def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
 
 
 def unanswered(phases: Iterable[PhaseSummary]) -> int:
-    """Return how many requests were unanswered when their phase ended."""
+    """Return the number of requests of these phases that were unanswered when their phase ended."""
     return sum(operation.in_flight_at_end for phase in phases for operation in phase.single.values())
 
 

@@ -142,7 +142,7 @@ class _FromSummary:
         return next((value for at, value in self.points if q <= at), math.inf)
 
     def least(self, q: float) -> float:
-        """Return a lower bound of a quantile."""
+        """Return a lower bound of a quantile, s: the next smaller recorded one; 0 without one."""
         return max((value for at, value in self.points if at <= q), default=0.0)
 
 
@@ -188,9 +188,9 @@ def is_valid(figures: Collection[RecordedFigure], codes: Iterable[str]) -> bool:
 
 
 def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[str]) -> tuple[str, ...]:
-    """Return the codes of the reasons about a phase, or about the whole run.
+    """Return the distinct codes of the reasons about a phase, or about the whole run.
 
-    Older runs name the phase in the reason's cause only.
+    `phases` are the names of all phases: older runs name the phase only in the text of the reason's cause.
     """
     codes = []
     for reason in reasons:
@@ -254,7 +254,10 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
 
 
 def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> float:
-    """Return the factor (1 or more) from the throughput to its upper bound; infinite if the run shows no bound."""
+    """Return the factor (1 or more) from the throughput to its upper bound; infinite if the run shows no bound.
+
+    `by_effect` has the codes of the rules that apply, by their effect.
+    """
     phase, generator = evidence.phase, evidence.generator
     factor = 1.0
     delayed = "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect
@@ -297,7 +300,7 @@ def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
 
 
 def _missing_share(phase: PhaseSummary) -> float:
-    """Return the share of the window for which a rank had not begun."""
+    """Return the share of the measured window before the last rank began, 0 to 1; 1 if that is unknown."""
     late = max((rank.began_late for rank in phase.ranks), default=math.inf)
     return min(max(late - phase.warmup, 0.0) / phase.duration, 1.0) if phase.duration else 1.0
 

@@ -129,7 +129,10 @@ def _statistics(series: Array) -> Array:
 
 
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
-    """Return the p of the best split of `logs`, which is at index `at` and has this `statistic`, from permutations."""
+    """Return the p of the best split of `logs` by permutations; it is at index `at` and has this `statistic`.
+
+    `level` determines the number of permutations, `seed` their order.
+    """
     rho = _correlation(logs, at)
     plain = _share_reaching(logs, 0.0, statistic, level, seed)
     # An autoregression seldom jumps, so it must not lower the p of the plain permutation test.
@@ -294,9 +297,9 @@ def series_of_run(run: RecordedRun) -> Hashable:
 
 
 def _continued(history: Group, new: Group) -> tuple[Group, list[Finding]]:
-    """Return the runs of a history with the workloads and stores of new runs, and a warning if it has others.
+    """Return the runs of a history with the workloads and stores of the new runs, and a warning if it has others.
 
-    Refuse a history with others only, and several stores of `new` at one treatment: BadInput.
+    BadInput if it has only others, or if `new` has several stores at one treatment.
     """
     at: dict[str, set[_Subject]] = {}
     for run in new.known:

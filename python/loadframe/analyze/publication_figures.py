@@ -77,7 +77,7 @@ def rate_samples_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT)
 
 
 def _spread(rates: Any) -> Spread:
-    """Return the distribution of an array of rates, 1/s."""
+    """Return the distribution of an array of at least one sample, 1/s."""
     q1, middle, q3 = (float(value) for value in np.quantile(rates, (0.25, 0.5, 0.75)))
     deviation = float(rates.std(ddof=1)) if len(rates) > 1 else None
     return Spread(len(rates), float(rates.min()), q1, middle, float(rates.mean()), q3, float(rates.max()), deviation)

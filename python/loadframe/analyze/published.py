@@ -184,7 +184,10 @@ def _placed(measured: MeasuredBeside, figure: PublishedFigure) -> MeasuredBeside
 
 
 def _place(estimate: Estimate, q1: float, q3: float) -> Place:
-    """Return the place of an estimate beside two quartiles."""
+    """Return the place of an estimate beside two quartiles: `within` if the value lies between them.
+
+    Outside it is `below` or `above` if the whole interval is, else `open`.
+    """
     if q1 <= estimate.value <= q3:
         return "within"
     if estimate.value < q1:
@@ -267,6 +270,7 @@ def _capacity_change(chosen: Capacity, base: Capacity) -> Estimate | None:
         return None
 
     def distance(high: float, low: float) -> float:
+        """Return the distance between two rates on the log scale; infinite if the lower one is 0."""
         return math.log(high / low) if low > 0 else math.inf
 
     one, other = chosen.rate, base.rate
@@ -293,7 +297,7 @@ class _Group:
 
 
 def _by_others(groups: Sequence[_Group], named: Set[str]) -> Mapping[str, list[_Group]]:
-    """Return the groups by their levels, as JSON, of the factors that a figure does not name."""
+    """Return levels, as JSON, -> groups with these levels of the factors not in `named`; loads are left out, too."""
     places: dict[str, list[_Group]] = defaultdict(list)
     for group in groups:
         # A load that the publication does not name is chosen separately for each size.
@@ -312,7 +316,10 @@ def _fixed(folder: RecordedExperiment) -> dict[str, Any]:
 
 
 def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
-    """Return the treatments that have the measure `kind` in a phase, with its value in each included run."""
+    """Return a group for each treatment with the values of the measure `kind` in a phase, one for each run that has it.
+
+    Treatments without a value are left out.
+    """
     fixed = _fixed(folder)
     operation = main_operation(folder.runs, phase)
     by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)

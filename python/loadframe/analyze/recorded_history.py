@@ -276,7 +276,7 @@ def _missing_folders(folder: Path, log: GateLog) -> list[Finding]:
 
 
 def _listed(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first three names and the number of the others, as text."""
+    """Return the first three names, joined by `between`, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{between.join(names[:_NAMED])}{more}"
 
@@ -316,7 +316,7 @@ def _run_folders(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _runs_below(folder: Path) -> list[Path]:
-    """Return the folders of runs directly in a folder, by name."""
+    """Return the run folders directly in a folder, ordered by name; hidden ones are left out."""
     return [child for child in sorted(folder.glob("[!.]*")) if _is_run(child)]
 
 

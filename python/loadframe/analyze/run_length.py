@@ -59,7 +59,10 @@ def steady_from(throughput: Array, response: Array) -> int | None:
 
 
 def _filled(values: Array) -> Array:
-    """Return the values with NaN replaced by the last number before it, or by the first number."""
+    """Return the values with NaN replaced by the last number before it, or else by the first number.
+
+    Unchanged if all are NaN.
+    """
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
         return values

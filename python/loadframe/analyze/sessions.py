@@ -57,7 +57,10 @@ def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None =
 def _session_ids(
     sitting: int, members: Sequence[int], runs: Sequence[RecordedRun], groups: Sequence[Hashable]
 ) -> dict[int, Hashable]:
-    """Return the identifier of a session by index of run; `members` are a sitting's runs, as indices by time."""
+    """Return index of run -> identifier of its session, for the runs of one sitting.
+
+    `members` are the indices of these runs in order of time; `runs` and `groups` have an element for each run.
+    """
     of_command: dict[Hashable, set[Hashable]] = {}
     for index in members:
         of_command.setdefault(_command(runs[index]), set()).add(groups[index])
@@ -85,7 +88,10 @@ def _alternate(groups: Sequence[Hashable]) -> bool:
 
 
 def _command(run: RecordedRun) -> Hashable:
-    """Return an identifier of the command that made a run, or of the run's folder or the run if it is unknown."""
+    """Return an identifier of the command that made a run.
+
+    If it is not recorded, an identifier of the folder of its experiment's runs, or of the run alone.
+    """
     if run.manifest.session is not None:
         return run.manifest.session
     if run.block is not None and run.run is not None:
@@ -127,7 +133,7 @@ def block_of(run: RecordedRun) -> Hashable:
 
 
 def blocks_of(runs: Sequence[RecordedRun]) -> list[Hashable]:
-    """Return an identifier of each run's block in an experiment, or None without a block.
+    """Return an identifier of each run's block within an experiment, or None without a block.
 
     Parts of a block from several sessions are separate blocks, since a session affects only its runs.
     """
@@ -144,7 +150,7 @@ def _start(run: RecordedRun) -> float | None:
 
 
 def _length(run: RecordedRun) -> float:
-    """Return the duration of the run's phases, s; 0 if unknown."""
+    """Return the time from a run's start to the end of its last phase, s; 0 if unknown."""
     phases = run.run.summary.phases if run.run else ()
     return max((phase.begin + phase.duration for phase in phases), default=0.0)
 

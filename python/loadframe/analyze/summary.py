@@ -235,7 +235,7 @@ def summarize(
 
 
 def _silent(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> dict[str, float]:
-    """Return how long each machine was silent during a phase, s."""
+    """Return machine -> s for which it did not answer during a phase, warm-up included."""
     return silences(events, phase.start, phase.begin + phase.duration)
 
 
@@ -314,7 +314,7 @@ def _total(rows: pa.Table, column: str) -> int:
 
 
 def _stream(stream: Mapping[str, Any]) -> StreamSummary:
-    """Return the summary of a stream from its entry in the engine's outcome."""
+    """Return a stream's summary from its entry in the engine's outcome of the phase."""
     paced = {key: stream.get(key, 0) for key in ("iterations", "overruns")}
     group = stream.get("group", 1)
     return StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"], **paced, group=group)
@@ -459,6 +459,7 @@ def _figures(
     tag = f"{outcome['phase']}/{name}"
 
     def per_second(count: str) -> float:
+        """Return the sum over streams of this count divided by the stream's window, 1/s."""
         # Divide by each stream's window: some streams end early.
         rates = (float(entry[count] / window) for entry in entries if (window := windows[entry["stream"]]))
         return sum(rates, 0.0)
@@ -491,6 +492,6 @@ def _counts(rows: pa.Table) -> list[str]:
 
 
 def _latency(histogram: "Histogram") -> Latency:
-    """Return the count, mean, maximum and percentiles of a histogram, s."""
+    """Return count, mean, maximum and percentiles of a histogram, s; all but the count are None if it is empty."""
     quantiles = {name: histogram.quantile(q) for name, q in QUANTILES.items()}
     return Latency(count=histogram.count, mean=histogram.mean, max=histogram.max, **quantiles)

@@ -239,7 +239,7 @@ def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampl
 
 
 def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
-    """Return the times of polls of any process, and the intervals with a known CPU use by process."""
+    """Return the times of polls of any process, ascending, and process name -> intervals with a known CPU use."""
     polled = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
     rows = telemetry.filter(pc.and_(polled, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
     last: dict[str, float] = {}
@@ -283,13 +283,13 @@ def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict
 
 
 def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:
-    """Return the longest time within the window without data, s."""
+    """Return the longest time from `begin` to `end` that none of the intervals `inside` (by time) covers, s."""
     known = [(begin, begin), *((since, until) for since, until, _ in inside), (end, end)]
     return max(later[0] - earlier[1] for earlier, later in pairwise(known))
 
 
 def _together(used: Iterable[CpuUse], duration: float) -> CpuUse:
-    """Return the summed CPU use of processes in a window of `duration` s."""
+    """Return the summed CPU use of processes in a window of `duration` s; `used` must not be empty."""
     parts = tuple(used)
     costs = [part.per_request for part in parts if part.per_request is not None]
     return CpuUse(

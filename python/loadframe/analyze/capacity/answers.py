@@ -234,7 +234,7 @@ def read_capacities(path: Path) -> Capacities:
 
 
 def capacities_in(folder: RecordedExperiment) -> Capacities:
-    """Return the analysis of a capacity experiment."""
+    """Return the analysis of a capacity experiment from its runs: judges the trials and replays each search on them."""
     description = folder.description
     slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
     grouped: dict[str, list[RecordedRun]] = {}
@@ -294,7 +294,10 @@ def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
 
 
 def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | None:
-    """Return the rate that random arrivals offered, 1/s, or None if arrivals were even or another load ran too."""
+    """Return the rate that random arrivals offered, 1/s; None if arrivals were even or the load had other parts.
+
+    `rate` is the nominal rate of the trial; it is scaled by the due requests over the planned ones.
+    """
     streams = [stream for phase in phases for stream in run.streams(phase)]
     planned = [
         stream.rate * stream.measured for stream in streams if isinstance(stream.rate, int | float) and stream.measured
@@ -312,7 +315,10 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
-    """Return the capacity of each treatment from its searches; all searches share one variation of trials."""
+    """Return the capacity of each treatment from its searches; all searches share one variation of trials.
+
+    `default_nodes` counts if neither a run nor the treatment has a number of nodes. `over` is the searched factor.
+    """
     conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
     known = [searches for searches in conclusive if searches]
     fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))
@@ -323,9 +329,9 @@ def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, ov
 
 
 def _with_order(capacity: Capacity) -> Capacity:
-    """Return a capacity, with a wider interval if the store slows down over the trials.
+    """Return a capacity, with a wider interval if the store slows down from trial to trial.
 
-    The interval then reaches from the lowest failed to the highest passed rate.
+    The interval then reaches at least from the lowest failed to the highest passed rate.
     """
     order, rate = capacity.order, capacity.rate
     if rate is None or order is None or not order.is_slower:
@@ -372,10 +378,11 @@ def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nod
 def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Estimate | None:
     """Return the mean of the searches with its 95 % interval, on a log scale.
 
-    The interval is Student's t over searches, because only their differences show the variance between them. It is at
-    least the interval from all trials together; searches that agree on a grid of rates would otherwise have a width of
-    0. One search has an infinite interval. If a search found no rate, only the upper end is known: its capacity is
-    lower than its rates, so a mean would be too high. None if other searches have no upper end.
+    `logs` are the natural logarithms of the capacities of the `answers`, in their order. The interval is Student's t
+    over searches, because only their differences show the variance between them. It is at least the interval from all
+    trials together; searches that agree on a grid of rates would otherwise have a width of 0. One search has an
+    infinite interval. If a search found no rate, only the upper end is known: its capacity is lower than its rates,
+    so a mean would be too high. None if other searches have no upper end.
     """
     if len(answers) == 1:
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
@@ -418,7 +425,7 @@ _OFFERED_RATE = Rule(
 
 
 def _short(warmup: float | None) -> str:
-    """Return a short warm-up, s, as a possible cause; empty if it is long or automatic."""
+    """Return a clause that a short `warmup`, s, may be the cause; empty if it is long, automatic or unknown."""
     if warmup is None or warmup >= SHORT_WARMUP:
         return ""
     return (
@@ -503,19 +510,19 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
 
 
 def _decisive(capacity: Capacity) -> Iterator[Attempt]:
-    """Yield the trials at the highest passed rate and at the failed rate above it, of each search."""
+    """Yield the trials at the highest passed rate and at the failed rate above it, for each search with an answer."""
     for made in capacity.searches:
         ends = (made.answer.rate, made.answer.above) if made.answer else ()
         yield from (attempt for attempt in made.attempts if attempt.rate in ends)
 
 
 def _others(capacity: Capacity) -> dict[str, Any]:
-    """Return the levels of all factors except the number of nodes."""
+    """Return the levels of a capacity's treatment, except the number of nodes."""
     return {name: level for name, level in capacity.treatment.items() if name != "nodes"}
 
 
 def _where(others: Mapping[str, Any]) -> str:
-    """Return the levels of other factors as a clause, such as ` at store.kind redis`; empty without any."""
+    """Return the levels of other factors as a clause such as ` at store.kind redis`; empty without any."""
     return f" at {', '.join(f'{name} {level}' for name, level in others.items())}" if others else ""
 
 

@@ -186,7 +186,10 @@ class LimitedFigures:
 
 
 def _fate(failures: Failures) -> str:
-    """Write how requests failed: `failed`, or `were dropped ...`; several ways with their shares."""
+    """Write the predicate of the requests that count as errors: `failed`, or `were dropped ...`.
+
+    Several ways to fail are listed with their shares.
+    """
     fates = {
         "failed": failures.failed - failures.dropped - failures.waiting,
         "were dropped at the limit on requests in flight": failures.dropped,
@@ -259,7 +262,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
 
 
 def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
-    """Return the largest factor from the measured throughput of a phase to its upper bound."""
+    """Return the largest factor by which the true throughput of a phase may exceed the measured one; 1 or more."""
     return stretch_of(run.figure(phase.name, "throughput") for phase in phases).high
 
 

@@ -173,7 +173,10 @@ def demand(
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
-    """Return the capacity by number of nodes: measured, or from the curve up to twice the largest measured number."""
+    """Return number of nodes -> capacity: measured (`rates`), or from the curve where nothing was measured.
+
+    The curve reaches to twice the `largest` measured number; without a fit, only measured capacities count.
+    """
     by_nodes = dict(rates)
     if fitted is None:
         return by_nodes
@@ -186,7 +189,7 @@ def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", large
 
 
 def _first(rate: float, known: Mapping[int, float]) -> int | None:
-    """Return the smallest number of nodes with a capacity of at least `rate`; None if all are lower."""
+    """Return the smallest number of nodes whose capacity in `known` is at least `rate`; None if all are lower."""
     return min((number for number, capacity in known.items() if capacity >= rate), default=None)
 
 

@@ -132,7 +132,7 @@ def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
 
 
 def _last(trials: Sequence[Trial], rate: float) -> int:
-    """Return the index of the last trial at a rate."""
+    """Return the index of the last trial at a rate, which must have been tried."""
     return max(index for index, trial in enumerate(trials) if trial.rate == rate)
 
 
@@ -155,7 +155,11 @@ def warm(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a passed rate: a lower rate, or the answer."""
+    """Return the next step of a search without a passed rate: a lower rate, or the answer.
+
+    `high` is the lowest rate that failed or cannot be offered (None before the first trial), `tried` the tally by
+    rate.
+    """
     if high is None:
         return Next(bounds.rounded(bounds.start), 1, "ramp")
     if high <= bounds.rounded(bounds.least):
@@ -164,7 +168,10 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a failed rate: a higher rate, or the answer."""
+    """Return the next step of a search without a failed rate: a higher rate, or the answer.
+
+    `low` is the highest rate that passed, `tried` the tally by rate.
+    """
     if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)
     return Next(bounds.rounded(min(low * bounds.factor, bounds.most), math.ceil), 1, "ramp")

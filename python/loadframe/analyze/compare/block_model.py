@@ -115,7 +115,11 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
 
 
 def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
-    """Return a column for each session and each group except the first, and the contrast of the two groups."""
+    """Return the design matrix, and the contrast: second group minus first.
+
+    The matrix has a row for each observation, and a column for each session and each group except the first. The
+    contrast has a weight for each column.
+    """
     sessions = list(dict.fromkeys(observation.session for observation in observations))
     groups = [label for label in dict.fromkeys(observation.group for observation in observations) if label != first]
     matrix = np.zeros((len(observations), len(sessions) + len(groups)))
@@ -129,7 +133,10 @@ def _fixed_effects(observations: Sequence[Observation], first: Hashable, second:
 
 
 def _indicators(labels: Sequence[Hashable]) -> Array:
-    """Return an indicator column for each label; rows labelled None are 0."""
+    """Return a matrix with a row for each label and a column for each distinct label: 1 where they agree, else 0.
+
+    Rows labelled None are 0.
+    """
     names = [label for label in dict.fromkeys(labels) if label is not None]
     place = {label: index for index, label in enumerate(names)}
     matrix = np.zeros((len(labels), len(names)))
@@ -155,7 +162,10 @@ def _spectrum(matrix: Array, blocks: Array, logs: Array) -> _Spectrum:
 
 
 def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
-    """Return the ratio of the blocks' variance to the noise variance by REML; 0 if blocks do not differ."""
+    """Return the ratio of the blocks' variance to the noise variance by REML; 0 if blocks do not differ.
+
+    `least` is a sum of squares for rounding errors, which keeps logarithms finite.
+    """
     rank = len(spectrum.eigenvalues) + spectrum.freedom
 
     def criterion(ratios: Array) -> Array:
@@ -182,7 +192,11 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
 
 
 def _solve(matrix: Array, blocks: Array, logs: Array, contrast: Array, ratio: float) -> tuple[float, Array]:
-    """Return the contrast by generalised least squares, and the weight of each value in it."""
+    """Return the contrast by generalised least squares, and the weight of each value in it.
+
+    `matrix` and `contrast` come from `_fixed_effects`, `blocks` is the indicator matrix of the blocks, `logs` are the
+    values, and `ratio` is the blocks' variance over the noise variance.
+    """
     sizes = blocks.sum(axis=0)
     shrink = ratio / (1 + ratio * sizes)
     # The inverse of I + ratio Z Z' subtracts a share of its block's sum from each row.
@@ -192,9 +206,10 @@ def _solve(matrix: Array, blocks: Array, logs: Array, contrast: Array, ratio: fl
 
 
 def _satterthwaite(spectrum: _Spectrum, ratio: float, by_noise: float, by_block: float) -> float:
-    """Return the degrees of freedom of the contrast's variance: 2 V^2 / Var(V), in units of the noise variance.
+    """Return the degrees of freedom of the contrast's variance V: 2 V^2 / Var(V), in units of the noise variance.
 
-    Var(V) follows from the expected information on both variances.
+    V is `by_noise` + `ratio` * `by_block`, where `ratio` is the blocks' variance over the noise variance. Var(V)
+    follows from the expected information on both variances.
     """
     spread = 1 + ratio * spectrum.eigenvalues
     noise = (spectrum.freedom + float((1 / spread**2).sum())) / 2
@@ -261,7 +276,7 @@ def trimmed_mean(values: Sequence[float]) -> Estimate:
 
 
 def _trimmed(values: Array) -> tuple[float, float, float]:
-    """Return the trimmed mean, the square of its standard error and its degrees of freedom."""
+    """Return the trimmed mean of two or more values, the square of its standard error, and its degrees of freedom."""
     ordered, count = np.sort(values), len(values)
     cut = int(_TRIMMED * count)
     kept = count - 2 * cut

@@ -105,7 +105,10 @@ def _share_above_0(measure: Measure, run: RecordedRun) -> float:
 
 
 def _counting_variance(measure: Measure, sides: Iterable[Iterable[RecordedRun]]) -> float:
-    """Return the counting variance (Poisson) of the logarithm of the ratio of two failure shares."""
+    """Return the variance of the logarithm of the ratio of two failure shares that counting (Poisson) alone causes.
+
+    `sides` are the runs of both groups.
+    """
     return sum(1 / (sum(measure.failures(run)[0] for run in runs) + 0.5) for runs in sides)
 
 
@@ -245,8 +248,10 @@ def compare(
     """Return the comparison of each group with the first; BadInput without a second group or a common treatment.
 
     Groups with one treatment each are compared even if the treatments differ; others only at common treatments.
-    `session_spread` is the assumed spread of sessions if each group has one. `intended` suppresses the warnings about
-    different loads and treatments.
+    `kinds` are names of measures. `least` is the smallest relative difference of interest, `level` the significance
+    level for p after Holm's adjustment. `session_spread` is the assumed relative standard deviation of sessions if
+    each group has one. `intended` suppresses the warnings about different loads and treatments. BadInput also if the
+    groups' estimates differ.
     """
     baseline, *others = groups
     if not others:
@@ -368,7 +373,10 @@ def _contrast(
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome, downgraded to open if failures on a side, or a longer side, could reverse it."""
+    """Return the outcome, downgraded to open if failures on a side, or a longer side, could reverse it.
+
+    `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
+    """
     outcome = _of_figures(contrast, p, least, level)
     baseline, group = (any(hidden) for hidden in zip(contrast.of_survivors, contrast.short, strict=True))
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
@@ -377,7 +385,7 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
 
 
 def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome by the ratio's interval and p, regardless of failed runs."""
+    """Return the outcome by the ratio's interval and p, regardless of failed runs; arguments as of `_outcome`."""
     ratio = contrast.ratio
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"
@@ -390,7 +398,7 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
 
 
 def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
-    """Return a warning for each pair of numbers of runs that leaves no degrees of freedom."""
+    """Return a warning for each pair of numbers of runs that leaves an interval without degrees of freedom."""
     unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
     sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
     return [rules.TOO_FEW_RUNS(first=n, second=m) for n, m in sizes]

@@ -56,7 +56,7 @@ class Group:
         return tuple(run for run in self.usable if not run.usable)
 
     def at(self, treatment: Mapping[str, Any]) -> "Group":
-        """Return the group's runs at one treatment."""
+        """Return a copy of the group with only its runs at this treatment, which may be none."""
         return replace(self, runs=tuple(run for run in self.runs if run.treatment == treatment))
 
     @property
@@ -102,7 +102,7 @@ def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> 
 
 
 def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Return the differences of two treatments in words."""
+    """Return the levels in which two treatments differ: `nodes: 2 → 4, clients: not set → 8`."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     return ", ".join(f"{name}: {first.get(name, 'not set')} → {second.get(name, 'not set')}" for name in names)
 
@@ -192,7 +192,7 @@ def is_robust(folder: RecordedExperiment) -> bool:
 
 
 def single_run(path: Path) -> RecordedRun:
-    """Return the run in a folder; BadInput if it is damaged."""
+    """Return the run in a folder as one outside of an experiment, named like the folder; BadInput if it is damaged."""
     run = Run(path)
     return RecordedRun(path.name, run.manifest.block, run.manifest.treatment, run)
 
@@ -203,7 +203,7 @@ def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _labels(arguments: Sequence[str]) -> list[str]:
-    """Return the shortest distinct ends of paths; numbered whole paths if some are equal."""
+    """Return a label for each path: the shortest end that distinguishes all; numbered whole paths if some are equal."""
     parts = [Path(argument).parts for argument in arguments]
     for count in range(1, max(map(len, parts)) + 1):
         labels = ["/".join(part[-count:]) for part in parts]
@@ -259,7 +259,7 @@ def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> 
 
 
 def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
-    """Return the distinct values of each entry, as text, in order."""
+    """Return entry -> its distinct values as texts (the keys), in order, from the manifests of the runs."""
     values: dict[str, dict[str, None]] = {}
     for run in runs:
         for part in _PARTS:

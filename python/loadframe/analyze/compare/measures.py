@@ -87,12 +87,12 @@ class Measure:
         return f"{self.kind} of {self.phase if is_main else f'{self.operation} in {self.phase}'}"
 
     def of(self, run: RecordedRun) -> float | None:
-        """Return the run's value; None if it was not measured or is unknown."""
+        """Return the run's value in the measure's unit (1/s, s or a share); None if it is unknown."""
         known = self.figure(run)
         return known.value if known.counts else None
 
     def figure(self, run: RecordedRun) -> Figure:
-        """Return the run's value with its bounds."""
+        """Return the run's value with its bounds, in the measure's unit; its state may be `unknown`."""
         if self.kind in _COUNTS:
             return run.figure(self.phase, _COUNTS[self.kind], self.operation if self.kind == "errors" else None)
         whose, key = _RESPONSES[self.kind]

@@ -27,7 +27,10 @@ def _other_machine(first: str, second: str, differences: Sequence[Difference]) -
 
 
 def _other_speed(first: str, second: str, factor: float) -> str:
-    """Return the cause; `factor` is the speed of the machine relative to the runs of `first`."""
+    """Return the sentence that the machine's speed changed between both groups.
+
+    `factor` is its speed during the runs of `second` relative to those of `first`.
+    """
     change = f"{format_share(abs(factor - 1))} {'faster' if factor > 1 else 'slower'}"
     return (
         f"the machine was {change} when {second} was measured than when {first} was, by the CPU time of a reference"

@@ -94,7 +94,11 @@ def responses(done: list[SecondResponses], unanswered: Series, oldest: Series) -
 
 
 def _waited(done: list[SecondResponses], counts: Series) -> dict[int, list[tuple[Series, float]]]:
-    """Return by second the ages at its end of requests that ended later, with the number each age represents."""
+    """Return by second the requests that waited at its end and ended later.
+
+    Each entry has ages at the end of the second, s, and the number of requests that each age represents. `counts` are
+    the answered requests by second; in a second with answers, only ages of 1 s or more count.
+    """
     samples: dict[int, list[tuple[Series, float]]] = defaultdict(list)
     for entry in done:
         for histogram in (entry.answered, entry.others):
@@ -111,7 +115,7 @@ def _waited(done: list[SecondResponses], counts: Series) -> dict[int, list[tuple
 
 
 def _values(histogram: "Histogram") -> tuple[Series, float]:
-    """Return values that represent a histogram, including its maximum, and the number of requests per value."""
+    """Return up to 100 times (s) that represent a histogram, including its maximum, and the requests per time."""
     size = min(histogram.count, _VALUES)
     values = [histogram.quantile((rank + 0.5) / size) or 0.0 for rank in range(size)]
     values[-1] = histogram.max or values[-1]
@@ -124,7 +128,7 @@ def _figures(histogram: "Histogram") -> tuple[float, float]:
 
 
 def _weighted(values: Series, weights: Series) -> Series:
-    """Return median and 99th percentile of values that count with these weights."""
+    """Return an array of the median and the 99th percentile of values that count with these weights."""
     order = np.argsort(values)
     values, weights = values[order], weights[order]
     shares = np.cumsum(weights) / weights.sum()
@@ -211,7 +215,7 @@ class Course:
         return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:
-        """Return the slice of the seconds in an interval; the second in which it ends belongs to the next one."""
+        """Return the slice of the whole seconds from `begin` to `end`, s, without the second that contains `end`."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
 
@@ -327,7 +331,11 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
 
 
 def _worst_errors(names: Any, seconds: Any, failed: Any, succeeded: Any, length: int) -> Series:
-    """Return by second the largest share of failures of an operation, from the rows of all operations."""
+    """Return by second the largest share of failures of an operation.
+
+    `names`, `seconds` (from 0), `failed` and `succeeded` have an element for each row of an operation and second;
+    `length` is the number of seconds.
+    """
     worst = np.zeros(length)
     for name in np.unique(names):
         of_it = names == name
@@ -386,7 +394,7 @@ def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series
 
 
 def _event(entry: Mapping[str, Any], zero: float) -> Event:
-    """Return an event from its recorded entry, with its time relative to `zero`."""
+    """Return an event from its recorded entry; its time becomes relative to `zero`, s since the run began."""
     words = str(entry.get("change") or entry.get("seen") or entry.get("cause") or "")
     nodes = entry.get("nodes")
     named = tuple(nodes) if isinstance(nodes, list) else ()
@@ -401,6 +409,7 @@ def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tu
     """
 
     def unit(time: float) -> str:
+        """Return the unit that was in force at a time; empty before the first."""
         return next((unit for since, unit in reversed(units) if since <= time), "")
 
     return tuple(

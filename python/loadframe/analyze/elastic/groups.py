@@ -83,6 +83,7 @@ def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
     most = sizes[-1]
 
     def least(rate: float) -> int:
+        """Return the smallest number of nodes that sustains a rate, 1/s."""
         return next((n for n in sizes if capacity[n] >= rate), math.ceil(most * rate / capacity[most] - 1e-9))
 
     return np.array([float(least(rate)) for rate in rates])
@@ -140,7 +141,7 @@ class Group:
 
 
 def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return every transition under every load, in the order of the file."""
+    """Return the results of each transition under each of its loads, in the order of the experiment file."""
     description = folder.description
     return tuple(
         _group(folder, transition, load)
@@ -248,9 +249,9 @@ def _steps(
 def _changes(
     run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
 ) -> dict[int, ChangeInRun]:
-    """Return each executed step of a run by number, up to the next step or the end of the run.
+    """Return step number -> interval and node counts of each executed step of a run.
 
-    `is_open`: the load was an open loop.
+    A step lasts up to the next step or the end of the run. `is_open`: the load was an open loop.
     """
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
@@ -307,9 +308,10 @@ _OF_THROUGHPUT, _OF_LATENCY = ("lost_work", "disturbance"), ("latency_debt",)
 
 
 def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
-    """Return the sums and extremes over more seconds of the change than a control run has after its trigger.
+    """Return the names of measures that sum over more seconds of the change than the control run has.
 
-    A trigger on the load fires at another time in each run. `during`: the seconds that the change disturbed.
+    A trigger on the load fires at another time in each run, so the same interval may be cut short in the control run.
+    `during` are the seconds that the change disturbed, if known.
     """
     length = control.end - control.begin
     if change.end - change.begin - length <= 1.0:
@@ -320,7 +322,7 @@ def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | 
 
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
-    """Return the number of nodes of the cluster at a time."""
+    """Return the number of nodes of a run's cluster at the time `until`, s since the measured window began."""
     return (run.nodes or 1) + sum(change for event, change, _ in node_changes(course.events) if event.time <= until)
 
 
@@ -332,7 +334,10 @@ def _as_a_whole(
     *,
     is_open: bool,
 ) -> tuple[StepMeasures, ...]:
-    """Return the service measures over the whole runs in which a policy decided, as one step; empty without runs."""
+    """Return the service measures over whole runs as one step, for runs in which a policy decided; empty without runs.
+
+    `is_open`: the load was an open loop.
+    """
     slo = description.get("slo") or {}
     sides: list[dict[str, dict[int, Value]]] = []
     after, horizon = [], []

@@ -103,7 +103,10 @@ def ordinary_pause(references: Sequence[Series]) -> float:
 
 
 def _pauses(excess: Series, scale: float) -> list[tuple[int, int]]:
-    """Return the first second of each pause and the second after its last."""
+    """Return the first second of each pause and the second after its last, as indices.
+
+    A pause is a sequence of seconds whose excess is above three times `scale`, the standard deviation of the noise.
+    """
     if scale <= 0:
         return []
     outside = np.concatenate([[False], excess > _MADS * scale, [False]])
@@ -112,7 +115,7 @@ def _pauses(excess: Series, scale: float) -> list[tuple[int, int]]:
 
 
 def signed_sum(excess: Series, during: Flags) -> float:
-    """Return the sum of the series over the seconds that are marked in `during`."""
+    """Return the sum of the series over the seconds that `during` marks, up to the end of the shorter one."""
     length = min(len(excess), len(during))
     return float(excess[:length][during[:length]].sum())
 
@@ -345,7 +348,7 @@ def _level(series: Series, unknown: Flags) -> float:
 
 
 def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
-    """Return the relative deficit of each second of the horizon: 1 - x / x0."""
+    """Return the deficit of throughput in each second of the horizon as a share of the level before: 1 - x / x0."""
     deficit: Series = 1.0 - course.throughput[course.within(change.begin, change.end)] / level.x0
     return deficit
 
@@ -447,7 +450,7 @@ def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
 
 
 def running_median(series: Series) -> Series:
-    """Return the median of the 10 s around each second; fewer at the ends."""
+    """Return the median of the 10 s around each second; fewer at the ends. NaN values are ignored."""
     half = _RUNNING // 2
     padded = np.concatenate([np.full(half, np.nan), series, np.full(half - 1, np.nan)])
     if not len(series):
@@ -608,7 +611,7 @@ def _exposure(course: Course, change: ChangeInRun) -> Value:
 
 
 def _longest(flags: np.ndarray) -> int:
-    """Return the length of the longest sequence of set flags."""
+    """Return the length of the longest sequence of successive set flags; 0 without any."""
     longest = current = 0
     for flag in flags:
         current = current + 1 if flag else 0

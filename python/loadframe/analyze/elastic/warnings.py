@@ -113,7 +113,10 @@ def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
 
 
 def by_chance(measures: Mapping[str, Repeated]) -> Estimate | None:
-    """Return the difference in growth between event and control, or None if its interval excludes 0."""
+    """Return the difference in growth between event and control if it may be chance: its interval contains 0.
+
+    None if the interval excludes 0 or is unbounded, or without a control run.
+    """
     more = measures["growth"].difference if "growth" in measures else None
     return more if more is not None and more.is_finite and more.low <= 0 <= more.high else None
 

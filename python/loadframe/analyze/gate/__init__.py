@@ -281,7 +281,7 @@ def judge_gate(
 
 
 def _require_measured(new: Group, watch: Sequence[str]) -> None:
-    """Refuse a watched operation that no usable run has."""
+    """Raise BadInput for a watched operation that no usable new run has."""
     known = {name for run in new.usable if run.run for phase in run.run.summary.phases for name in phase.operations}
     for name in watch:
         if name not in known:
@@ -294,7 +294,11 @@ def _require_measured(new: Group, watch: Sequence[str]) -> None:
 def _against(
     comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float, watch: Sequence[str]
 ) -> list[Check]:
-    """Return the checks against the baseline: for each kind the joint check, then its members."""
+    """Return the checks against the baseline: for each kind the joint check, then its members.
+
+    `pace` is the speed of the machine for the new runs relative to the baseline's, `session_spread` the assumed
+    relative standard deviation of sessions, and `watch` the operations whose checks get most of the level.
+    """
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
     # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
@@ -340,14 +344,14 @@ def _against(
 
 
 def _hides(contrast: Contrast) -> tuple[str, str]:
-    """Return why the figures of the baseline, and of the new runs, are too good; empty if they are not."""
+    """Return why the figures of the baseline, and of the new runs, look too good; empty texts if they do not."""
     before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", contrast.short[0])
     blind = contrast.measure.is_blind(contrast.sides[1].usable)
     return before, BLIND if blind else too_short("the new runs", contrast.short[1])
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
-    """Refuse two groups with one treatment each if these differ."""
+    """Raise BadInput if the two groups have one treatment each and these differ."""
     if len(baseline.treatments) == len(new.treatments) == 1 and baseline.treatments != new.treatments:
         differing = treatments_text(baseline.treatments[0], new.treatments[0])
         raise BadInput(
@@ -389,7 +393,10 @@ def _unknown(
     comparison: Comparison,
     judged: Sequence[Check],
 ) -> list[Check]:
-    """Return an undecided check for each measure without another check."""
+    """Return an undecided check for each measure of these runs without another check.
+
+    `first` and `second` are the baseline's and the new runs at one treatment; `judged` are checks made so far.
+    """
     known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
     known |= {check.measure for check in judged}
     measures = measures_of([*first.usable, *second.usable], kinds)

@@ -51,7 +51,7 @@ class Bound:
     limit: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a value is within the bound."""
+        """Return whether a value (1/s, s or a share) is within the bound; the limit itself is."""
         return value >= self.limit if self.kind in RATES else value <= self.limit
 
 
@@ -501,7 +501,7 @@ def _failed(
 
 
 def _failure_counts(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple[int, int]:
-    """Return the number of failed runs, and of these plus the usable runs."""
+    """Return the number of a group's runs that `fails` selects, and of these and the usable runs together."""
     failed = [run for run in group.runs if fails(run)]
     return len(failed), len(failed) + sum(not fails(run) for run in group.usable)
 
@@ -527,9 +527,10 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
-    """Return the standing of failed runs, `regression` or `undecided`, by Fisher's exact test.
+    """Return the standing of failed runs, `regression` or `undecided`.
 
-    If more than half of the runs failed, and at most half before, it is also a regression.
+    `failed` of `total` new runs failed, and `before` of `total_before` earlier ones. It is a regression by Fisher's
+    exact test, or if more than half of the runs failed and at most half before.
     """
     if 2 * failed > total and (not total_before or 2 * before <= total_before):
         return "regression"

@@ -78,6 +78,7 @@ def detectable(
     bars = _bars(error, freedom, level, logarithm(least, higher_is_better=higher_is_better))
 
     def lacking(shift: float) -> float:
+        """Return the power at a shift of the log ratio, minus 0.8."""
         # Negative: such a worsening is found with less than the usual power.
         return _share_beyond(shift, error, bars) - USUAL
 
@@ -196,7 +197,10 @@ class Graph:
 
 
 def _without(arrows: Array, gone: int) -> Array:
-    """Return the arrows without the hypothesis `gone`; arrows through it lead on to its targets."""
+    """Return the arrows (hypotheses x hypotheses) without the hypothesis number `gone`.
+
+    Arrows through it lead on to its targets.
+    """
     through = arrows[:, [gone]] * arrows[[gone], :]
     back = arrows[:, gone] * arrows[gone, :]
     with np.errstate(divide="ignore", invalid="ignore"):

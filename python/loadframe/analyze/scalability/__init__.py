@@ -125,7 +125,10 @@ class _Conclusion:
 
 
 def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
-    """Return the fits of all models, the selected and the possible ones, and the conclusion about a peak."""
+    """Return the fits of all models, the selected and the possible ones, and the conclusion about a peak.
+
+    `seed` is that of the resampling. `scaling` selects the models: Gustafson's law is only fitted for `weak`.
+    """
     fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDERS[scaling]}
     points = [point for point, _ in fitted.values()]
     best, left = choose(points, data).model.name, possible(points, data)
@@ -140,7 +143,7 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
 
 
 def _without(outlying: Sequence[Outlier], rest: Observations, conclusion: _Conclusion) -> Robust:
-    """Return the result without the outliers."""
+    """Return the conclusion without the outliers `outlying`, from the fits to the `rest` of the observations."""
     point, around = conclusion.fitted[conclusion.best]
     return Robust(
         tuple(outlying), conclusion.best, parameters(point, around, rest), conclusion.candidate, conclusion.standing
@@ -148,7 +151,10 @@ def _without(outlying: Sequence[Outlier], rest: Observations, conclusion: _Concl
 
 
 def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tuple[PointFit, Spread]:
-    """Return a model's fit and its spread, with s >= 0, or with s below 0 if it is significantly negative."""
+    """Return a model's fit and its spread.
+
+    The contention or serial share is at least 0, unless a fit with a negative one is significantly below 0.
+    """
     point = fit_model(model, data)
     around = spread(point, data, seed)
     if model in (AMDAHL, GUSTAFSON, USL) and point.theta[1] <= 0:
@@ -179,5 +185,5 @@ def _describe(
 
 
 def _name(n: float, throughput: float, over: str, place: int, names: Sequence[str] | None) -> str:
-    """Return a run's name for sentences, or its figures if it has none."""
+    """Return the name of the observation number `place`, or, without `names`, its figures as a name."""
     return names[place] if names else f"the run with {throughput:,.6g} at {n:g} {over}"

@@ -178,7 +178,7 @@ def _sum(fitted: PointFit, observations: Observations) -> float:
 
 
 def _on_ceiling(fitted: PointFit, observations: Observations) -> int:
-    """Return the number of sizes on the ceiling of a hard knee."""
+    """Return the number of sizes on the ceiling of the hard knee `fitted`."""
     lam, ceiling = fitted.theta
     return int((lam * observations.sizes > ceiling * (1 + 1e-12)).sum())
 
@@ -265,6 +265,7 @@ def _least_squares(shape: _Shape, observations: Observations) -> float:
     start = np.log([levels[sharpness, bend], bends[bend], _SHARPNESSES[sharpness]])
 
     def residuals(logs: Array) -> Array:
+        """Return the weighted residuals at the sizes, for the logarithms of level, bend and sharpness."""
         level, at, p = np.exp(logs)
         left: Array = weights * (level * shape(sizes / at, p) - means)
         return left

@@ -208,7 +208,7 @@ def gather(
 
 
 def _check(n: float, throughput: float, where: str) -> None:
-    """Refuse a size or throughput that is not positive and finite; `where` names the observation."""
+    """Raise BadInput for a size or throughput that is not positive and finite; `where` names the observation."""
     for what, number in (("size", n), ("throughput", throughput)):
         if not _LEAST < number < 1 / _LEAST:
             raise BadInput(
@@ -219,7 +219,7 @@ def _check(n: float, throughput: float, where: str) -> None:
 
 
 def _check_range(sizes: Sequence[float], count: int) -> None:
-    """Refuse, in one message, sizes that are all at most 1 and more distinct sizes than a fit takes.
+    """Raise one BadInput for sizes that are all at most 1, and for more distinct sizes (`count`) than a fit takes.
 
     Some sizes may be below 1, such as average numbers of active sessions: the models hold for real N.
     """

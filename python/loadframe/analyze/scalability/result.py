@@ -58,7 +58,11 @@ def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outl
 
 
 def _suspects(fits: Sequence[PointFit], observations: Observations) -> Iterator[_Suspect]:
-    """Yield each run with its p under the curve selected for the others."""
+    """Yield each run with its deviation from, and its p under, the curve selected for the other runs.
+
+    `fits` are all models fitted to all runs. Runs are left out if too few sizes or degrees of freedom remain without
+    them.
+    """
     places = [(size, run) for size, runs in enumerate(observations.runs) for run in range(runs.size)]
     rests = [observations.without_run(*place) for place in places]
     means, weights = _leave_one_out(observations, places)

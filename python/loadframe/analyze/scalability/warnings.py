@@ -31,10 +31,11 @@ def _runs_decide(
     moved: Sequence[tuple[str, float, float]],
     over: str,
 ) -> str:
-    """Return the cause; `runs` pair names with deviations from the curve of the other runs.
+    """Return the sentence that the result depends on these runs.
 
-    `models` and `peaks` are the answers with and without these runs; a peak is None if none is shown. `moved` are the
-    parameters that leave their interval: name, value with these runs, value without.
+    `runs` pair names with deviations from the curve of the other runs. `models` and `peaks` are the answers with and
+    without these runs; a peak is None if none is shown. `moved` are the parameters that leave their interval: name,
+    value with these runs, value without.
     """
     listed = ", ".join(
         f"{name} ({format_share(abs(deviation))} {'above' if deviation > 0 else 'below'} the curve of the others)"
@@ -79,7 +80,11 @@ def _peak_open(
     largest: float,
     over: str,
 ) -> str:
-    """Return the cause; `flat` are the models without a peak, `peak` is the USL's, with its interval."""
+    """Return the sentence that the data neither show nor exclude a peak.
+
+    `flat` are the models without a peak, `peak` is the USL's with the ends of its interval, `largest` the largest
+    measured size.
+    """
     value, low, high = peak
     if value > largest or not flat:
         least = f" from {format_count(low)} {over} on" if low > 1 else ""

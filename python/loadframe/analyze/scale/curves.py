@@ -49,9 +49,10 @@ def _level(nodes: int | None, clients: int | None) -> str:
 def _failed_level(
     nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool, included: int
 ) -> str:
-    """Return the cause; `listed` names the failed runs; `included` of them are on the curves.
+    """Return the sentence that the store failed at a level in `failed` of `total` runs.
 
-    `shown`: whether other runs of the level are on the curves.
+    `listed` names the failed runs; `included` of them are on the curves. `shown`: whether other runs of the level are
+    on the curves.
     """
     rest = "the curves include only the other runs" if shown else "the curves lack this level"
     if included:
@@ -173,7 +174,7 @@ def sized(treatments: Iterable[Treatment]) -> tuple[Treatment, ...]:
 
 
 def is_offered(treatments: Sequence[Treatment]) -> bool:
-    """Return whether the rate of an open load is the throughput of a run."""
+    """Return whether in any run of the treatments throughput is the rate of an open load, which was achieved."""
     return any(point.offered for treatment in treatments for point in treatment.points)
 
 
@@ -261,7 +262,8 @@ def _curve(
 ) -> Curve:
     """Return the curve over nodes or clients (`over`) with its fit, or with the reason if a fit is refused.
 
-    `size` returns the size of a point. Runs whose throughput has no upper bound are left out.
+    `size` returns the size of a point: its nodes or clients. `nodes` is the number of nodes of a curve over clients.
+    Runs whose throughput has no upper bound are left out.
     """
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
@@ -463,7 +465,7 @@ def _factor_curve(folder: RecordedExperiment, phase: str, factor: str, levels: N
 
 
 def _others(run: RecordedRun, factor: str) -> dict[str, Any]:
-    """Return the levels of all other factors."""
+    """Return the levels of a run's treatment, except that of `factor`."""
     return {name: level for name, level in run.treatment.items() if name != factor}
 
 
@@ -487,5 +489,5 @@ def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estima
 
 
 def _place(others: Mapping[str, Any], factors: Mapping[str, Sequence[Any]]) -> list[int]:
-    """Return a line's sort key: the index of each of its levels in the experiment's list."""
+    """Return a line's sort key: the index of each of its levels in the experiment's list, or 0 if it is not listed."""
     return [list(factors[name]).index(level) if level in factors.get(name, ()) else 0 for name, level in others.items()]

@@ -51,7 +51,10 @@ def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
-    """Return the growth of a cumulative metric in the measured window, summed over sources that begin with `source`."""
+    """Return the growth of a cumulative metric within the measured window; 0 without samples.
+
+    It is the sum over the sources whose names begin with `source`; a source with a lower last value counts as 0.
+    """
     return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())
 
 
@@ -64,10 +67,10 @@ _POOLS = ("search", "write", "get")
 
 
 def _bend(nodes: int | None, clients: int, fewest: int, effective: float, reasons: Sequence[str]) -> str:
-    """Return the cause; `reasons` are the saturated resources, the strongest first.
+    """Return the sentence that throughput bends over the clients, with the saturated resources, the strongest first.
 
-    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of the
-    `fewest` clients.
+    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of
+    the `fewest` clients.
     """
     at = f"at {format_nodes(nodes)} " if nodes else ""
     seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
@@ -116,7 +119,7 @@ def is_saturated(runs: Sequence[RecordedRun], phase: str, treatment: Treatment) 
 
 
 def _runs_at(runs: Sequence[RecordedRun], phase: str, at: Treatment) -> list[RecordedRun]:
-    """Return the sound runs at a treatment's numbers of nodes and clients."""
+    """Return the sound runs with the same numbers of nodes and clients as the treatment `at`."""
     return [run for run in runs if run.nodes == at.nodes and run.sound and run.clients(phase) == at.clients]
 
 
@@ -189,7 +192,10 @@ def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
 
 
 def _garbage_share(run: RecordedRun, phase: str) -> float | None:
-    """Return the share of the measured window that nodes collected garbage, a mean over those with samples, or None."""
+    """Return the share of the measured window that nodes collected garbage, as a mean over nodes with samples.
+
+    None without samples.
+    """
     metrics = [f"gc_{kind}_ms" for kind in ("young", "old")]
     sampled = {source for metric in metrics for source in by_source(run, phase, "node:", metric)}
     entry = run.phase(phase)

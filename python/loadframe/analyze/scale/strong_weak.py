@@ -236,7 +236,10 @@ def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
 
 
 def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
-    """Return the law of a curve: Gustafson (weak), Amdahl (strong), or the USL if the data reject Amdahl."""
+    """Return the law of a curve: Gustafson (weak), Amdahl (strong), or the USL if the data reject Amdahl.
+
+    None if the curve over nodes has no fit.
+    """
     fit = curves.over_nodes.fit if curves.over_nodes else None
     if fit is None:
         return None
@@ -262,7 +265,10 @@ def _read_sweep(path: Path) -> tuple[Sweep, Scaling]:
 
 
 def _check_alike(strong: Sweep, weak: Sweep) -> None:
-    """Refuse curves of different stores or workloads; only nodes and the value that grows with them may differ."""
+    """Raise BadInput for curves of different stores or workloads.
+
+    Only the number of nodes and the value that grows with it may differ.
+    """
     one, other = strong.folder.description, weak.folder.description
     values = _configuration(one, other.get("grows")), _configuration(other, other.get("grows"))
     for key in dict.fromkeys([*values[0], *values[1]]):

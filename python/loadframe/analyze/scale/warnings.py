@@ -34,13 +34,19 @@ _DEDICATED = "repeat on a machine with dedicated processors; more repetitions re
 
 
 def _shared_cores(wanted: float | None, usable: int) -> str:
-    """Return the cause; `wanted` is the CPU limit of all nodes in total, `usable` the CPUs of the machine."""
+    """Return the sentence that nodes and generator share the CPUs of the machine.
+
+    `wanted` is the CPU limit of all nodes together (None: no limit), `usable` the CPUs of the machine.
+    """
     nodes = "nodes without a CPU limit" if wanted is None else f"nodes limited to {wanted:g} CPUs in total"
     return f"{nodes} and the generator share this machine's {usable} CPUs"
 
 
 def _dearer_requests(nodes: tuple[int, int], cost: tuple[float, float]) -> str:
-    """Return the cause; `cost` is the CPU time of all nodes per request, s, with few and with many nodes."""
+    """Return the sentence that a request costs more CPU time with more nodes.
+
+    `nodes` are the few and the many nodes, `cost` the CPU time of all nodes per request with each, s.
+    """
     (few, many), (cheap, dear) = nodes, cost
     return (
         f"the nodes used {format_duration(dear)} of CPU time per request with {format_nodes(many)} and"
@@ -50,7 +56,10 @@ def _dearer_requests(nodes: tuple[int, int], cost: tuple[float, float]) -> str:
 
 
 def _hot_node(nodes: Sequence[int], busiest: float, others: tuple[float, float]) -> str:
-    """Return the cause; `busiest` and `others` are shares of the CPU limit."""
+    """Return the sentence that one node is saturated and the others are not, at these numbers of `nodes`.
+
+    `busiest` and `others` (the least and the most) are shares of the CPU limit.
+    """
     rest = "the other" if tuple(nodes) == (2,) else "the others"
     return (
         f"with {format_nodes(*nodes)} one node used {format_share(busiest)} of its CPU limit and {rest}"
@@ -59,7 +68,10 @@ def _hot_node(nodes: Sequence[int], busiest: float, others: tuple[float, float])
 
 
 def _speed_varied(factor: float, share: float | None) -> str:
-    """Return the cause; `share` is the share of the run-to-run variance of throughput that correlates with it."""
+    """Return the sentence that the speed of the machine varied by `factor` between runs.
+
+    `share` is the share of the run-to-run variance of throughput that correlates with it; None if unknown.
+    """
     variance = f", which explains {format_share(share)} of the run-to-run variance" if share is not None else ""
     return (
         f"the CPU time of the reference benchmark differed by a factor of up to {factor:.1f} between runs: the speed of"
@@ -68,7 +80,10 @@ def _speed_varied(factor: float, share: float | None) -> str:
 
 
 def _failing_requests(worst: float, size: int, clients: int | None, runs: int, total: int) -> str:
-    """Return the cause; `worst` is the largest share of failed requests of a run, at `size` nodes and `clients`."""
+    """Return the sentence that many requests failed in `runs` of `total` runs.
+
+    `worst` is the largest share of failed requests of a run, at `size` nodes and `clients`.
+    """
     at = f"{format_nodes(size)}, {counted(clients, 'client')}" if clients else format_nodes(size)
     return (
         f"in {runs} of {counted(total, 'run')} more than {format_share(ERROR_LIMIT)} of the requests of an operation"

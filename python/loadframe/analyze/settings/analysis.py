@@ -55,7 +55,7 @@ class Response:
     adjusted: Mapping[Term, float]
 
     def claimed(self, term: Term) -> bool:
-        """Return whether a term is significant."""
+        """Return whether a term is significant: its adjusted p is below 0.05."""
         return self.adjusted.get(term, 1.0) < LEVEL
 
 
@@ -177,7 +177,10 @@ def _designed(
 
 
 def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Response, ...]:
-    """Return the model of each response, without adjusted p values."""
+    """Return the model of each measure of a phase, without adjusted p values.
+
+    Empty without usable runs, and for adaptive schemes.
+    """
     if not design.used or description["scheme"] in ADAPTIVE:
         return ()
     phase = design.phase
@@ -331,6 +334,7 @@ def _without_survivors(
     """
 
     def failed(number: int) -> bool:
+        """Return whether the store failed at the combination with this number."""
         return failures.at(dict(enumerate(rows[number])))[0] > 0
 
     def opened(standing: RankedCombination) -> RankedCombination:
@@ -350,7 +354,10 @@ def _failing(
     failures: _Failures,
     factors: Mapping[str, Sequence[Any]],
 ) -> Iterator[Finding]:
-    """Yield a finding for each combination at which the store failed."""
+    """Yield a finding for each combination at which the store failed.
+
+    `failed_runs` and `failed_at` are the failed runs and their level numbers, `factors` the levels of each factor.
+    """
     for row in dict.fromkeys(failed_at):
         levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
         runs = [run for run, at in zip(failed_runs, failed_at, strict=True) if at == row]
@@ -364,7 +371,7 @@ def _failing(
 
 
 def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
-    """Return the differences from the default in words."""
+    """Return in words the levels that differ from the default, such as `refresh 30s`; empty without any."""
     names = short_names(factors)
     return ", ".join(
         f"{names[name]} {level}"
@@ -374,7 +381,7 @@ def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str
 
 
 def _row(factors: Mapping[str, Sequence[Any]], levels: Levels) -> dict[int, int]:
-    """Return the level's index by the factor's index."""
+    """Return factor number -> number of its level (0 for the default), for the levels of a combination."""
     pairs = zip(factors.values(), levels, strict=True)
     return {index: _index(factor, level) for index, (factor, level) in enumerate(pairs)}
 
@@ -500,7 +507,7 @@ def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str
 
 
 def term_name(term: Term, factors: Sequence[str]) -> str:
-    """Return a term's name, with short names of the settings."""
+    """Return a term's name: the short names of its factors joined by ` × `; `term` has their numbers."""
     return " × ".join(short(factors[index]) for index in term)
 
 
@@ -512,7 +519,11 @@ def short(name: str) -> str:
 
 
 def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> dict[int, float]:
-    """Return the CPU seconds per success of each combination, relative to the default's."""
+    """Return combination number -> CPU seconds per success, relative to the default's (number 0).
+
+    `chosen` has the combination number of each run. Combinations without samples of CPU are left out; empty if the
+    default is one of them.
+    """
     spent: dict[int, list[float]] = {}
     rate = Measure(phase, "throughput")
     for run, number in zip(runs, chosen, strict=True):
@@ -535,7 +546,10 @@ def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
 
 
 def _index(levels: Sequence[Any], level: Any) -> int:
-    """Return the index of a level among the levels of a factor; `true` differs from 1."""
+    """Return the index of a level among the levels of a factor; `true` differs from 1.
+
+    StopIteration if it is not there.
+    """
     return next(
         index
         for index, candidate in enumerate(levels)

@@ -238,7 +238,7 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
 
     def more(one: Contrast) -> float:
-        """Return the half-width that the bounds add to a contrast."""
+        """Return the half-width, on the log scale, that the bounds add to a contrast."""
         return float(log_range * 2 ** (len(one.term) - 1))
 
     # Without repetitions intervals are unbounded, so Lenth's p decides.
@@ -334,7 +334,10 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
-    """Return whether a term is determined at least in part, and not confounded with another term."""
+    """Return whether the runs determine a term at least in part, and do not confound it with another term.
+
+    `determined` is the projection of `_Stratum`, `place` the slice of the term's coefficients.
+    """
     others = np.delete(determined[place], np.r_[place], axis=1)
     return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))
 

@@ -9,7 +9,10 @@ _REPEAT_EXCLUDED = "find out why runs were excluded, and repeat them"
 
 
 def _unrepeated(judged: bool, repeated: bool) -> str:
-    """Return the cause; `judged`: whether effects have a p, `repeated`: whether a combination has two valid runs."""
+    """Return the sentence that the run-to-run variance is unknown.
+
+    `judged`: whether effects have a p. `repeated`: whether a combination has two valid runs.
+    """
     how = "effects are judged against each other (Lenth)" if judged else "no effect has an interval"
     if repeated:
         return (
@@ -20,13 +23,16 @@ def _unrepeated(judged: bool, repeated: bool) -> str:
 
 
 def _aliased(scheme: str, effects: Sequence[tuple[str, str]]) -> str:
-    """Return the cause; `effects` pair each effect with the interactions that it may be instead."""
+    """Return the sentence that effects may be those of interactions; `effects` pair each effect with these."""
     listed = "; ".join(f"the effect of {name} may be that of {others}" for name, others in effects)
     return f"the scheme {scheme} cannot separate interactions: {listed}"
 
 
 def _interactions_unknown(scheme: str, alone: bool) -> str:
-    """Return the cause; `alone`: whether the scheme changes one setting at a time."""
+    """Return the sentence that the scheme does not show interactions.
+
+    `alone`: whether it changes one setting at a time.
+    """
     if alone:
         return f"the scheme {scheme} changes one setting at a time: interactions of settings were not measured"
     return f"the scheme {scheme} cannot separate interactions of two settings from each other"

@@ -151,7 +151,7 @@ def judge(
 
 
 def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Finding]) -> tuple[RecordedFigure, ...]:
-    """Return how well each figure of the phases was measured, given the reasons."""
+    """Return the quality of each figure of the phases, given the reasons of the verdict."""
     recorded = [rules.recorded(reason) for reason in reasons]
     names = [phase.summary.name for phase in phases]
     figures: list[RecordedFigure] = []
@@ -180,7 +180,10 @@ def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
 
 
 def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
-    """Return a sentence: throughput changed by `steady.change` because documents grew and slowed operations."""
+    """Return the sentence that throughput changed by `steady.change` because documents grew and slowed operations.
+
+    At least one operation of the phase must have grown.
+    """
     grown = _growing(phase)
     some = next(iter(grown.values()))
     alone = "" if some.apart else "; documents grew at an even rate, so other changes over time may contribute"

@@ -121,7 +121,7 @@ def severity_of(finding: Finding) -> float | None:
 
 
 def recorded(finding: Finding) -> RecordedReason:
-    """Return a reason as summaries store it."""
+    """Return a finding of a validity rule as the reason that summaries store, with its phase and severity."""
     phase = finding.figures.get("phase")
     return RecordedReason(finding.code, finding.cause, finding.remedy, phase, severity_of(finding))
 
@@ -609,5 +609,5 @@ def documents_lost(difference: str) -> Finding | None:
 
 
 def change_failed_text(step: int, change: str, cause: str) -> str:
-    """Return the words for a change of the cluster that failed."""
+    """Return the words for a failed change of the cluster: `step 2, add node-3, failed: CAUSE`."""
     return f"step {step}, {change}, failed: {cause}"

@@ -56,7 +56,7 @@ def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
 
 
 def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
-    """Return the figures of the machines of the ranks; empty if one process generated the load."""
+    """Return the figures of the ranks' machines, by name, from the outcome of a phase; empty for a single process."""
     return tuple(
         MachineFigures(machine, seen["stolen"], tuple(seen["yardstick"]), seen.get("throttled"))
         for machine, seen in sorted(outcome.get("by_machine", {}).items())
@@ -64,7 +64,10 @@ def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
 
 
 def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: int) -> GeneratorFigures:
-    """Return the figures of a rank in the form of a generator with `threads` threads."""
+    """Return the figures of a rank in the form of a generator with `threads` threads.
+
+    Stolen and throttled time are those of its machine, and None if `machine` is.
+    """
     return GeneratorFigures(
         threads=threads,
         cpu_share=figures.cpu_share,
@@ -155,9 +158,10 @@ def generator_figures(
 
 
 def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
-    """Return the worst value of each figure over several phases."""
+    """Return the worst value of each figure over several phases: the smallest achieved share, else the largest."""
 
     def worst(values: Iterable[float | None]) -> float | None:
+        """Return the largest known value; None if all are None."""
         return max((value for value in values if value is not None), default=None)
 
     achieved = [figure.achieved for figure in figures if figure.achieved is not None]
@@ -251,7 +255,7 @@ def _mean(watched: pa.Table, source: str, metric: str) -> float | None:
 
 
 def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
-    """Return requests per second of the measured window, with any outcome."""
+    """Return the finished requests per second of the measured window, with any outcome; 0 without a window."""
     measured = series.filter(pc.equal(series["segment"], "measure"))
     return _sum(measured, "requests") / outcome["measured"] if outcome["measured"] else 0.0
 

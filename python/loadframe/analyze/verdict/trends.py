@@ -112,7 +112,7 @@ def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
 
 
 def _trend(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the slope per value and the p of no trend.
+    """Return the slope per value and the p of no trend (Theil-Sen, Mann-Kendall).
 
     Both count pairs, so a single bad second moves neither. The sum of signs is compared with Student's t with the
     degrees of freedom that as many dependent values have.
@@ -129,7 +129,7 @@ def _trend(values: npt.NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _p(t: float, freedom: float) -> float:
-    """Return the two-sided p of Student's t."""
+    """Return the two-sided p of Student's t with `freedom` degrees of freedom, for `t` of 0 or more."""
     # The import is slow, and runs that are too short for a judgement do not need it.
     from scipy import special
 
@@ -291,10 +291,12 @@ class _Work:
         from scipy import optimize, special
 
         def work(coefficients: Array) -> Array:
+            """Return the work of a request in each second, by the line with these coefficients; at least 0.001."""
             line: Array = np.maximum(design @ coefficients, _LEAST_WORK)
             return line
 
         def rest(coefficients: Array) -> Array:
+            """Return the residuals of the relative throughputs."""
             beside: Array = throughput - 1 / work(coefficients)
             return beside
 
