@@ -51,7 +51,7 @@ def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
 
 
 def warned_document(warned: Finding | None) -> dict[str, Any]:
-    """Return the warning of `warned_runs` for JSON, under its code."""
+    """Return the warning of `warned_runs` with its figures for JSON, under the key `warned_runs`; null for None."""
     return {"warned_runs": warned.as_dict() | dict(warned.figures) if warned else None}
 
 

@@ -69,7 +69,11 @@ _WORD_LENGTH = 4
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Mask secrets in a text: as they are, escaped for JSON, HTML or a URL, and cut off after eight characters."""
+    """Return a text with the secrets masked, each in all of its spellings.
+
+    These are the secret itself, escaped for JSON, HTML or a URL, and cut off after eight characters or more. Empty
+    secrets are ignored.
+    """
     forms = {form for secret in secrets if secret for form in _escaped_forms(secret)}
     for form in sorted(forms, key=lambda form: (-len(form), form)):
         text = _mask(text, form)
@@ -99,7 +103,10 @@ def _mask(text: str, secret: str) -> str:
 
 
 def _under(key: str, value: Any) -> Any:
-    """Return the value of a key, masked if the key names a secret; mappings are only searched."""
+    """Return the value of a key as `plain` does, or `***` if the key names a secret.
+
+    None and mappings are not masked under such a key; mappings are searched.
+    """
     if not is_secret(key) or value is None or isinstance(value, Mapping):
         return plain(value)
     return HIDDEN

@@ -97,7 +97,7 @@ def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> st
 
 
 def _at(treatments: Sequence[Treatment]) -> str:
-    """Write the numbers of nodes of treatments as part of a sentence; empty if they are unknown."""
+    """Write the numbers of nodes of treatments as part of a sentence: ` at 1, 2 and 4 nodes`; empty if unknown."""
     counts = [at.nodes for at in treatments if at.nodes]
     return f" at {format_nodes(*counts)}" if counts else ""
 
@@ -110,7 +110,7 @@ def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
 
 
 def _time_text(value: float | None, low: float | None) -> str:
-    """Write a response time, as a bound if the load generator's delays bound it."""
+    """Write a response time, s; as `at most ...` if the load generator's delays bound it by a smaller `low`."""
     return f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
 
 

@@ -435,7 +435,7 @@ def cheapest_answers(
 
 
 def _treatment_names(costs: Sequence[Cost]) -> str:
-    """Write the first four treatments, and the number of the others."""
+    """Write the first four treatments, joined by semicolons, and the number of the others."""
     more = f"; and {len(costs) - _LISTED} more" if len(costs) > _LISTED else ""
     return "; ".join(map(_treatment_name, costs[:_LISTED])) + more
 

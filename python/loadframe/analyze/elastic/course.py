@@ -194,24 +194,24 @@ class Course:
 
     @property
     def idle(self) -> Flags:
-        """Whether no request was due in a second; False if that was not recorded."""
+        """By second, whether no request was due in it; False if that was not recorded."""
         return np.zeros(len(self.throughput), dtype=bool) if self.quiet is None else self.quiet
 
     @property
     def unknown(self) -> Flags:
-        """Whether a second lacks a response time although the main operation was requested."""
+        """By second, whether it lacks a response time although the main operation was requested."""
         missing: Flags = ~np.isfinite(self.response_p99)
         return missing if self.unasked is None else missing & ~self.unasked
 
     @property
     def times(self) -> Series:
-        """The middle of each second."""
+        """The middle of each second, s since the measured window began."""
         middles: Series = self.start + np.arange(len(self.throughput), dtype=float) + 0.5
         return middles
 
     @property
     def end(self) -> float:
-        """The end of the last second."""
+        """The end of the last second, s since the measured window began."""
         return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:

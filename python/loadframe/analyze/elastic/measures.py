@@ -305,12 +305,16 @@ def _within(value: float, low: float, high: float) -> Value:
 
 
 def _scaled(value: float, low: float, high: float) -> Value:
-    """Return a positive value whose true value is from `low` to `high` times as large."""
+    """Return a value above 0 with its bounds: from `low` to `high` times the value. Without bounds if both are 1."""
     return _within(value, value * low, value * high)
 
 
 def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
-    """Return the measures of response times; unknown seconds are counted and make the others bounds."""
+    """Return the measures of response times by name, such as `slowdown` and `latency_debt`.
+
+    Unknown seconds are counted as `unknown_latency`, and make slowdown and debt lower bounds. `window` is in s. A
+    measure is left out if its figures are unknown.
+    """
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
     values = {"unknown_latency": Value(float(unknown))}
@@ -408,7 +412,10 @@ def _joins(events: Sequence[Event]) -> list[float]:
 
 
 def _depth(x: Series, x0: float, during: Flags) -> float:
-    """Return the largest relative fall of x~ below x0 in the marked seconds; 0 without any."""
+    """Return the largest fall of the 10-s running median below `x0` in the marked seconds, as a share of `x0`.
+
+    `x` is the throughput by second, 1/s, `during` marks the seconds. 0 without marked seconds or without a fall.
+    """
     inside = during[: len(x)]
     lowest = running_median(x)[: len(inside)][inside]
     return max(1.0 - float(lowest.min()) / x0, 0.0) if len(lowest) else 0.0
@@ -560,7 +567,7 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return `bytes_moved` and `bytes_rate` in bytes/s, or `pieces_...` if the store counts pieces.
+    """Return `bytes_moved` (bytes) and `bytes_rate` (bytes/s); for a store that counts pieces, `pieces_...`.
 
     From the change's reports; empty without reports. No rate if the move took no time.
     """

@@ -130,7 +130,10 @@ def _bars(error: float, freedom: float, level: float, least: float) -> Array:
 
 
 def _share_beyond(shift: float, error: float, bars: Array) -> float:
-    """Return the chance that an estimate about `shift` with a standard `error` exceeds its limit, over all `bars`."""
+    """Return the chance that an estimate about `shift` with a standard `error` exceeds its limit, over all `bars`.
+
+    All are on the scale of log ratios.
+    """
     if error == 0 or shift == math.inf:
         return float((shift >= np.maximum(bars, 1e-12)).mean())
     return float(special.ndtr((shift - bars) / error).mean())

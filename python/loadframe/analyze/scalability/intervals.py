@@ -232,7 +232,7 @@ class CeilingChange:
 
     @property
     def holds(self) -> bool:
-        """Whether the interval excludes a relevant fall."""
+        """Whether the interval excludes a fall of more than 5 %."""
         return self.change.low >= _NOTHING
 
 

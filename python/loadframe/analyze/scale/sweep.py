@@ -134,7 +134,10 @@ def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
 
 
 def _waiting(nodes: int | None, clients: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
-    """Yield the mean response time and the mean time in another tier, for each operation and part."""
+    """Yield the mean response time and the mean time in another tier, for each operation and part.
+
+    `nodes` and `clients` are the size at which the `runs` were made. Means are over runs, in s.
+    """
     seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         for name, operation in run.operations(phase).items():

@@ -358,7 +358,10 @@ def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Ra
 
 
 def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
-    """Return the widest relative half-width of a 95 % interval over the treatments; infinite if one has no value."""
+    """Return the widest relative half-width of a 95 % interval over the treatments of the runs.
+
+    The measure is throughput, or for open loads the median response time. Infinite if a treatment has no value.
+    """
     measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:

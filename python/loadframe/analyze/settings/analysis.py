@@ -245,9 +245,9 @@ def _analyse(
 
 
 def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
-    """Return the mean response times of first and later executions of each operation, if these are distinguished.
+    """Return measures for the mean response times of first and later executions of each operation.
 
-    First executions are too few for percentiles.
+    Only for operations that distinguish them. First executions are too few for percentiles.
     """
     names = dict.fromkeys(
         f"{name}.{part}"

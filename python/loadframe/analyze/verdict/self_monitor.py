@@ -203,7 +203,10 @@ class OtherPrograms:
 
 
 def other_programs(telemetry: pa.Table, start: float, end: float) -> list[OtherPrograms]:
-    """Return the use of each machine by other programs from `start` until `end`, s since the run began."""
+    """Return the mean CPU use of other programs on each machine from `start` until `end`, s since the run began.
+
+    Machines without samples of other programs are left out.
+    """
     rows = between(telemetry, start, end)
     rows = rows.filter(pc.starts_with(rows["metric"], "cpu."))
     sums: dict[str, dict[str, list[float]]] = {}
