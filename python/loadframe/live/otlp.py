@@ -75,7 +75,7 @@ def metrics_endpoint(url: str) -> str:
 def traces_endpoint(url: str) -> str:
     """Return the receiver's address for spans, `URL/v1/traces`, from the value of --otlp.
 
-    BadInput if it is invalid, or has a path other than `/v1/metrics`.
+    BadInput if it is invalid, or has a path that does not end in `/v1/metrics`.
     """
     metrics = metrics_endpoint(url)
     if not metrics.endswith(_METRICS):

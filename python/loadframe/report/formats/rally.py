@@ -303,7 +303,7 @@ def _reconstructed(run: Run) -> Iterator[_Request]:
 def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float]]:
     """Yield (second, value) of each request, from (second, histogram) pairs.
 
-    Values are the quantiles of the histogram at even steps, in its order: s.
+    Values are in s: the quantiles of the histogram at even steps, ascending.
     """
     for time, histogram in seconds:
         for index in range(histogram.count):
