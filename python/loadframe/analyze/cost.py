@@ -265,7 +265,7 @@ def _times(
 
 
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
-    """Return the largest share of failed requests of an operation with its interval; None without any request.
+    """Return the largest share of failed requests of an operation with its interval, or None without any request.
 
     The interval has one-sided 95 % limits. `known` pairs each run's figures with its session.
     """

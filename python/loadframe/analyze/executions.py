@@ -81,7 +81,7 @@ def _row(
     """Return the figures of one operation at one treatment from its runs, `several`."""
 
     def mean(values: Iterator[float | None]) -> Estimate | None:
-        """Return the geometric mean of the known values, one per run; None without any."""
+        """Return the geometric mean of the known values, one per run, or None without any."""
         known = [(recorded, value) for (recorded, _), value in zip(several, values, strict=True) if value]
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 
@@ -107,13 +107,13 @@ def _row(
 
 
 def _response(operation: OperationFigures, part: str) -> Latency | None:
-    """Return the response times of an operation's `part`, such as `first`; None without responses."""
+    """Return the response times of an operation's `part`, such as `first`, or None without responses."""
     figures = operation.parts.get(part)
     return figures.response if figures and figures.response.count else None
 
 
 def _mean(operation: OperationFigures, part: str) -> float | None:
-    """Return the mean response time of an operation's `part`, s; None without responses."""
+    """Return the mean response time of an operation's `part`, s, or None without responses."""
     response = _response(operation, part)
     return response.mean if response else None
 
@@ -160,7 +160,7 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 
 
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
-    """Return the time in which the missing events arrived, s; None without a killed node or acknowledged events.
+    """Return the time in which the missing events arrived, s, or None without a killed node or acknowledged events.
 
     It is their number divided by the mean rate of acknowledgements until the first node was killed.
     """
@@ -214,7 +214,7 @@ class IngestPace:
 
 
 def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
-    """Return a source's rates in a phase and whether the store kept up; None with events in under three samples."""
+    """Return a source's rates in a phase and whether the store kept up, or None with events in under three samples."""
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
     whole = samples[arriving[0] :] if arriving else []

@@ -270,7 +270,7 @@ class RecordedRun:
 
     @property
     def nodes(self) -> int | None:
-        """The number of nodes, from the treatment or else from the store; None for a store of unknown size."""
+        """The number of nodes, from the treatment or else from the store, or None for a store of unknown size."""
         nodes = self.treatment.get("nodes", self.manifest.store.nodes)
         return None if nodes is None else int(nodes)
 

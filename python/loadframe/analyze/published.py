@@ -99,7 +99,7 @@ class PublishedFigure:
 
     @property
     def quartiles(self) -> tuple[float, float] | None:
-        """The published quartiles as changes relative to the reference; None without quartiles or a reference."""
+        """The published quartiles as changes relative to the reference, or None without quartiles or a reference."""
         if not self.value or self.change is None or not {"q1", "q3"} <= set(self.spread):
             return None
         reference = self.value / (1 + self.change)
@@ -357,7 +357,7 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
 
 
 def _best(groups: Sequence[_Group], levels: Mapping[str, Any]) -> _Group | None:
-    """Return the group at these levels; of several, the one with the highest throughput; None without one."""
+    """Return the group at these levels; of several, the one with the highest throughput, or None without one."""
     fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
     return max(fitting, key=lambda group: group.throughput, default=None)
 

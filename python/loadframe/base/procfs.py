@@ -130,7 +130,7 @@ def unread_of_port(address: str, proc: Path = Path("/proc/self")) -> int | None:
 
 
 def unread_of_pipe(descriptor: int) -> int | None:
-    """Return the bytes that wait in the pipe of a descriptor; None for other files."""
+    """Return the bytes that wait in the pipe of a descriptor, or None for other files."""
     if not Path(f"/proc/self/fd/{descriptor}").is_fifo():
         return None
     return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])

@@ -40,7 +40,7 @@ def parse_size(text: str | int) -> int:
 class Cores:
     """Cores for nodes: all nodes share `numbers`, or each node gets `per_node` dedicated cores of them."""
 
-    numbers: tuple[int, ...] | None  #: from 0, ascending; None for all cores of this machine
+    numbers: tuple[int, ...] | None  #: from 0, ascending, or None for all cores of this machine
     per_node: int | None = None
 
 

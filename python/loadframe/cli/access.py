@@ -110,7 +110,7 @@ def _with_options(options: Mapping[str, tuple[Any, Any]], command: Callable[P, R
 
 
 def existing(given: Mapping[str, Any], *, loads: bool = True) -> "Callable[[], Cluster] | None":
-    """Return a function that attaches to the cluster at --hosts, from a command's parameters; None without --hosts.
+    """Return a function that attaches to the cluster at --hosts, from a command's parameters, or None without --hosts.
 
     BadInput if options contradict each other, or require --hosts. `loads` is whether the command applies load, which
     does not go through proxies: BadInput if an address cannot be reached without its proxy.

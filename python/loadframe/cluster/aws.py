@@ -89,7 +89,7 @@ def of_program(command: str, where: str) -> Fetch:
 
 
 def of_container(environment: Mapping[str, str]) -> Fetch | None:
-    """Return a function that asks the container service for a key; None outside of a container with a role.
+    """Return a function that asks the container service for a key, or None outside of a container with a role.
 
     BadInput if the container's token would be sent unencrypted.
     """

@@ -183,7 +183,7 @@ class NodeTable:
         return True
 
     def _changed(self) -> tuple[int, int] | None:
-        """Return modification time (ns since the epoch) and inode of the record; None without a record.
+        """Return modification time (ns since the epoch) and inode of the record, or None without a record.
 
         Each write changes the inode.
         """

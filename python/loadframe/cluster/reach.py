@@ -125,7 +125,7 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
 
 
 def _renewable(file: Path) -> Path | None:
-    """Return the path of a file that can be read again; None for a pipe."""
+    """Return the path of a file that can be read again, or None for a pipe."""
     return file.absolute() if file.is_file() else None
 
 

@@ -211,7 +211,7 @@ def _ip(network: dict[str, str], *commands: str) -> None:
 
 
 def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | None:
-    """If the node has ended, kill its leftover processes and return its status; None while it runs.
+    """If the node has ended, kill its leftover processes and return its status, or None while it runs.
 
     With `flags` 0 instead of WNOHANG, wait for its end. Side effect: collects other children, which are orphaned
     descendants of the node.

@@ -215,7 +215,7 @@ def attachment(
     *,
     loads: bool = True,
 ) -> "Callable[[], Cluster] | None":
-    """Return a function that attaches to the cluster at `hosts`, after reading the secrets; None without hosts.
+    """Return a function that attaches to the cluster at `hosts`, after reading the secrets, or None without hosts.
 
     BadInput for an empty list, which must not start a cluster, for `access` without hosts, and if the command `loads`
     the cluster and an address cannot be reached without its proxy. `written` returns the name of an argument for

@@ -99,7 +99,7 @@ class Exploration:
         return _PAGE
 
     def answer(self, path: str) -> Answer | None:
-        """Return the answer to a path below the token; None for an unknown path.
+        """Return the answer to a path below the token, or None for an unknown path.
 
         An error becomes JSON with the status 400 (BadInput), 502 (of the store) or 500.
         """
@@ -163,7 +163,7 @@ class Exploration:
         }
 
     def _time(self, text: str | None) -> float | None:
-        """Return the time that a text names, s; None for None. BadInput for other text.
+        """Return the time that a text names, s, or None for None. BadInput for other text.
 
         The text is ISO 8601 (UTC without a zone) for times since the epoch, else a number.
         """

@@ -141,7 +141,7 @@ class ChildOfRank:
             self._over.wait(_ENDING)
 
     def status(self) -> int | None:
-        """Return the program's exit status; None while it runs, and if its rank was lost."""
+        """Return the program's exit status, or None while it runs, and if its rank was lost."""
         return self._status
 
     def words(self) -> str:

@@ -281,7 +281,7 @@ _MAYBE_INFINITE = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")
 
 
 def _negative(value: object, key: str) -> str | None:
-    """Return the path of a negative number in figures of operations, below the path `key`; None without any."""
+    """Return the path of a negative number in figures of operations, below the path `key`, or None without any."""
     if isinstance(value, int | float):
         return key if value < 0 else None
     if isinstance(value, Figures | Latency):

@@ -119,7 +119,7 @@ class RunWriter:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._joined = False
         self._finished = False
-        #: Lock that marks this process as alive; None on a file system without locks.
+        #: Lock that marks this process as alive, or None on a file system without locks.
         self._held: BinaryIO | None = None
 
     def __enter__(self) -> Self:

@@ -158,7 +158,7 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
 
 
 def _store(store: RecordedStore) -> dict[str, str | None]:
-    """Return the facts of a store by name: version, nodes, limits, settings, durability; None for unknown ones."""
+    """Return the facts of a store by name: version, nodes, limits, settings, durability, or None for unknown ones."""
     limits = store.limits
     words = limits_text(limits)
     if words and limits.enforced_by:
@@ -179,7 +179,7 @@ def _store(store: RecordedStore) -> dict[str, str | None]:
 
 
 def _host(store: RecordedStore) -> str | None:
-    """Write the host, image and link shaping of the nodes; None for an attached cluster."""
+    """Write the host, image and link shaping of the nodes, or None for an attached cluster."""
     links = {str(shape) for shape in store.links.values()}
     words = [store.host, store.image, *sorted(links)]
     return ", ".join(word for word in words if word) or None

@@ -120,7 +120,7 @@ class Access:
     compress: bool = False
     #: Whether administrative requests use the proxies that the environment names.
     proxied: bool = False
-    #: Name of the cluster that Loadframe started, empty if it has none; None for other clusters.
+    #: Name of the cluster that Loadframe started, empty if it has none, or None for other clusters.
     cluster: str | None = None
 
     @property

@@ -95,7 +95,7 @@ class Elasticsearch(SearchStore):
         return _DISTRIBUTION
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive, which bundles Java; None for major versions without one.
+        """Return the vendor's archive, which bundles Java, or None for major versions without one.
 
         BadInput for an incomplete version, or a machine that the vendor does not support.
         """

@@ -58,7 +58,7 @@ class OpenSearch(SearchStore):
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, in the layout of the vendor's archive; None without `home`."""
+        """Return the user's installation, in the layout of the vendor's archive, or None without `home`."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("opensearch",))

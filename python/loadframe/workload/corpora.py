@@ -134,13 +134,13 @@ class Corpus(Model):
 
     @property
     def limit(self) -> int | None:
-        """The most documents to read; None for all documents of the files."""
+        """The most documents to read, or None for all documents of the files."""
         counts = [count for count in (self.exactly, self.at_most) if count is not None]
         return min(counts, default=None)
 
     @property
     def exactly(self) -> int | None:
-        """The number of documents it must have; None for files that override a generator."""
+        """The number of documents it must have, or None for files that override a generator."""
         return None if self.generate and self.from_files else self.documents
 
     @property

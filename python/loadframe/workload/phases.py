@@ -135,7 +135,7 @@ class Load(Model):
 
     @property
     def spacing(self) -> Arrivals | None:
-        """The spacing of open-loop requests, by default `USUAL_ARRIVALS`; None in closed loops."""
+        """The spacing of open-loop requests, by default `USUAL_ARRIVALS`, or None in closed loops."""
         return (self.arrivals or USUAL_ARRIVALS) if self.is_open else None
 
     @property

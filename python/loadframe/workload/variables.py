@@ -368,7 +368,7 @@ class Variable(Model):
 
     @property
     def inserted(self) -> str | None:
-        """The name of the counter of inserted records that extends its range; None without one."""
+        """The name of the counter of inserted records that extends its range, or None without one."""
         law = self.zipfian or self.latest or self.exponential
         return law.inserted if law is not None else None
 

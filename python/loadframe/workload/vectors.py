@@ -106,7 +106,7 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
 
 
 def rows(file: Path) -> int | None:
-    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file; None for other formats and missing files.
+    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file, or None for other formats and missing files.
 
     None also if the first vector has no dimension.
     """

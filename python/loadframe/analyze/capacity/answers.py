@@ -67,7 +67,7 @@ class Search:
 
     @property
     def answer(self) -> Answer | None:
-        """The answer of a finished search; None while it is unfinished.
+        """The answer of a finished search, or None while it is unfinished.
 
         A search that only lacks the trial that confirms the rate above its answer counts as finished: earlier versions
         did not make that trial.
@@ -224,7 +224,7 @@ class Capacities:
 
     @property
     def warned(self) -> Finding | None:
-        """The warning about trials with shifted figures; None without any."""
+        """The warning about trials with shifted figures, or None without any."""
         return warned_runs(self.folder.runs)
 
 

@@ -94,7 +94,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Outcome of a trial with its reasons and figures; None for missing figures."""
+    """Outcome of a trial with its reasons and figures, or None for missing figures."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -128,7 +128,7 @@ class LimitedFigures:
 
     name: str | None
     slo: Slo
-    #: The worst response time of the operations with its bounds, s; None without responses.
+    #: The worst response time of the operations with its bounds, s, or None without responses.
     response: Figure | None
     #: Failures of each operation in each phase with due requests.
     failures: tuple[Failures, ...]
@@ -203,7 +203,7 @@ def _fate(failures: Failures) -> str:
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
-    """Return the judgement of a run at a rate (1/s; None for a number of users) by the SLO.
+    """Return the judgement of a run at a rate (1/s, or None for a number of users) by the SLO.
 
     `phases` are the measured phases. The outcome is invalid if the run was not completed for reasons other than the
     store, lacks a figure, was of another cluster, or if the bounds of its figures leave open whether a limit is met.
@@ -366,7 +366,7 @@ def broken(
     load: bool = False,
     fate: str = "failed",
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures miss; None is an unknown figure.
+    """Yield a sentence for each criterion that these figures miss, or None is an unknown figure.
 
     `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. `load`
     skips the response time. `fate` is the predicate of the requests that count as errors.

@@ -207,7 +207,7 @@ class Comparison:
 
     @property
     def warned(self) -> Finding | None:
-        """The warning about runs with shifted figures; None without any."""
+        """The warning about runs with shifted figures, or None without any."""
         return warned_runs(run for group in self.groups for run in group.runs)
 
     def as_dict(self) -> dict[str, Any]:

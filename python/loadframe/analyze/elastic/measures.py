@@ -209,7 +209,7 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 
 
 def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequence[Course] = ()) -> Disturbed | None:
-    """Return the seconds since the change in which a run was worse than its levels; None without levels.
+    """Return the seconds since the change in which a run was worse than its levels, or None without levels.
 
     The courses of `controls` also show the ordinary pauses of the store.
     """

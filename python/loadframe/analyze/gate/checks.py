@@ -216,7 +216,7 @@ class Question:
         return 1 - (1 - smallest) / estimate.bounds.high if higher else (1 + smallest) / estimate.bounds.low - 1
 
     def needs(self, least: float, bounds: Stretch = EXACT) -> int | None:
-        """Return the runs of each side that find the effect to catch in four of five cases; None above `_MOST_RUNS`.
+        """Return the runs of each side that find the effect to catch in four of five cases, or None above `_MOST_RUNS`.
 
         `least` is the smallest effect that stops the gate. `bounds` of the figures hide a part of the effect. Counts
         sessions if each has runs of one side only.

@@ -103,7 +103,7 @@ def runs_needed(
     most: int,
     higher_is_better: bool = False,
 ) -> int | None:
-    """Return the number of runs of each side that finds a worsening with a probability of 0.8; None above `most`.
+    """Return the number of runs of each side that finds a worsening with a probability of 0.8, or None above `most`.
 
     `error` and `freedom` are those of `runs`, the runs of both sides; None also if they leave no degrees of freedom.
     The variance falls with the number of runs, and the degrees of freedom grow with it.

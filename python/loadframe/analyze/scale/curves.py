@@ -348,7 +348,7 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
 
 @dataclass(frozen=True)
 class PointOver:
-    """One level: its position on the axis and the means over its runs; None for unknown figures."""
+    """One level: its position on the axis and the means over its runs, or None for unknown figures."""
 
     level: Any
     at: float
@@ -475,7 +475,7 @@ def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
 
 
 def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estimate | None:
-    """Return the mean of a measure with an interval that is symmetric on a log scale; None without values.
+    """Return the mean of a measure with an interval that is symmetric on a log scale, or None without values.
 
     A response time that varies more than `noise`, the pooled one, has its own. The bounds of the runs' values widen the
     interval.

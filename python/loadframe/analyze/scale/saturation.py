@@ -186,7 +186,7 @@ def _is_generators(run: RecordedRun, phase: str) -> bool:
 
 
 def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
-    """Return the mean of a metric over all nodes, runs and samples; None without samples."""
+    """Return the mean of a metric over all nodes, runs and samples, or None without samples."""
     values = [value for run in runs for value in samples(run, phase, "node:", metric)]
     return fmean(values) if values else None
 

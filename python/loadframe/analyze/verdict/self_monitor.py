@@ -264,7 +264,7 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
 
 
 def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return requests done in the window divided by requests due in it, over all open streams; None without any.
+    """Return requests done in the window divided by requests due in it, over all open streams, or None without any.
 
     The share exceeds 1 if the window answered a backlog of the warm-up. Due requests are counted, so that the variation
     of a Poisson schedule is not attributed to the store. A growing backlog lowers the share: its requests are due in
@@ -371,7 +371,7 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
-    """Return the share of samples in which 32 KiB or more of a source were unread; None without samples.
+    """Return the share of samples in which 32 KiB or more of a source were unread, or None without samples.
 
     Samples count if lines arrived or bytes were unread.
     """
@@ -387,7 +387,7 @@ def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return events done divided by events due, for generators and replayed logs; None without such a source.
+    """Return events done divided by events due, for generators and replayed logs, or None without such a source.
 
     Of several sources, the smallest share counts. Events count that were due in the measured window, up to the last due
     time. If the source was behind at the end of the phase, it has not made all due events: the share is reduced by its

@@ -51,7 +51,7 @@ class PolicyInput:
     cpu: float  #: share of the CPU limit of the nodes
     throughput: float  #: in the unit of the objective: requests, documents or events
     errors: float
-    response_p99: float | None  #: maximum over the seconds; None without answers
+    response_p99: float | None  #: maximum over the seconds, or None without answers
 
 
 Policy = Callable[[PolicyInput], int]
@@ -290,7 +290,7 @@ class Director(RunHook):
         )
 
     def _wait(self, planned: TriggeredStep, began: float, eye: "_CpuWatcher") -> str | None:
-        """Wait for the trigger and return its reason; None after `within` or at the end of the run."""
+        """Wait for the trigger and return its reason, or None after `within` or at the end of the run."""
         within = planned.step.within
         while not self._over.is_set():
             now = self._now()
@@ -409,7 +409,7 @@ def _broken(what: str, error: BaseException) -> LoadframeError:
 
 
 def _within(seconds: float | None) -> str:
-    """Return the text `within TIME` for a number of seconds; None counts as 0."""
+    """Return the text `within TIME` for a number of seconds, or None counts as 0."""
     return f"within {format_duration(seconds or 0.0)}"
 
 

@@ -50,7 +50,7 @@ class EventCount:
         self._cluster = cluster
         self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
-        #: Whether the store counted the events before the load; None until it is asked.
+        #: Whether the store counted the events before the load, or None until it is asked.
         self.begun: bool | None = None
         self._indexed: Counter[str] = Counter()
         self._of_phase: Counter[str] = Counter()

@@ -206,7 +206,7 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded_count(experiment: Experiment, design: Design, path: Path) -> "RunCount | None":
-    """Return the count of the runs that `path` holds of this experiment; None for no runs, or another experiment.
+    """Return the count of the runs that `path` holds of this experiment, or None for no runs, or another experiment.
 
     Writes nothing and takes no lock.
     """

@@ -28,7 +28,7 @@ class Changes:
     kind: str
     #: Addresses; empty if the experiment names a cluster of Loadframe.
     hosts: list[str]
-    #: Name of the cluster of Loadframe, even if the experiment has its addresses; None for other clusters.
+    #: Name of the cluster of Loadframe, even if the experiment has its addresses, or None for other clusters.
     cluster: str | None
     experiment: str  #: path of the experiment's folder
     prefix: str = ""

@@ -105,7 +105,7 @@ class Session:
         self._nearest: dict[str, Any] = {}
         self.listener = listener
         calibration = Calibration.load(folders.cache())
-        #: Maximum requests per second of one worker, from calibration; None without calibration.
+        #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = AcknowledgedDocuments()
         #: Effects of preparing operations that the service refused, as sentences.

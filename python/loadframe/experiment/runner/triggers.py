@@ -34,7 +34,7 @@ class SecondMetrics:
     successes: float  #: requests/s
     throughput: float  #: 1/s, in the unit of the objective
     errors: float  #: failed requests/s
-    response_p99: float | None  #: s; None without answers
+    response_p99: float | None  #: s, or None without answers
     failing: str = ""  #: the operation with the largest share of failures; empty without a failure
     error_share: float = 0.0  #: its share of failures
 

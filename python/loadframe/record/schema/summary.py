@@ -68,7 +68,7 @@ class StreamSummary:
 
     @property
     def source(self) -> str | None:
-        """The source of events that the stream ingests; None for other streams."""
+        """The source of events that the stream ingests, or None for other streams."""
         return str(self.pacing["source"]["source"]) if "source" in self.pacing else None
 
     @property
@@ -78,17 +78,17 @@ class StreamSummary:
 
     @property
     def rate(self) -> Level | None:
-        """The rate of arrivals of an open loop, 1/s, or its stages; None for other streams."""
+        """The rate of arrivals of an open loop, 1/s, or its stages, or None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property
     def arrivals(self) -> str | None:
-        """Arrival process of an open loop, `constant` or `poisson`; None for other streams."""
+        """Arrival process of an open loop, `constant` or `poisson`, or None for other streams."""
         return str(self.pacing["open"].get("arrivals", "constant")) if "open" in self.pacing else None
 
     @property
     def clients(self) -> int | Mapping[str, Any] | None:
-        """The number of clients, or its stages; None for an open loop or a source."""
+        """The number of clients, or its stages, or None for an open loop or a source."""
         return None if self.is_open else self._closed["clients"]
 
     @property

@@ -223,7 +223,7 @@ def _column(contrast: Contrast) -> str:
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each measure with its interval; None without contrasts. `name` is the plot's identifier."""
+    """Draw the ratio of each measure with its interval, or None without contrasts. `name` is the plot's identifier."""
     effects, marks, baseline = [], {}, comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")

@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Trace:
-    """Points with a line through them, marks at them, or both; None is a gap.
+    """Points with a line through them, marks at them, or both, or None is a gap.
 
     `x` holds numbers, or words on a category axis. `low` and `high` are the ends of error bars. `texts` are the hover
     texts of points (default: name, x and y); without `hover` points have none. Traces of one `group` (default: the
@@ -194,7 +194,7 @@ class Scale:
     categories: tuple[str, ...] = ()
 
     def pixel(self, value: float | str) -> float | None:
-        """Return the pixel of a value or category; None for a value that a logarithmic axis cannot show.
+        """Return the pixel of a value or category, or None for a value that a logarithmic axis cannot show.
 
         ValueError for an unknown category.
         """

@@ -49,7 +49,7 @@ def forest(
     logarithmic: bool = False,
     marks: Mapping[str, Mark] | None = None,
 ) -> Figure | None:
-    """Draw effects as marks with intervals, and a line at 1; None without a positive ratio.
+    """Draw effects as marks with intervals, and a line at 1, or None without a positive ratio.
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.

@@ -150,7 +150,7 @@ _ENOUGH_SIZES = 6
 
 
 def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
-    """Return one table and plot of all levels of the other factors, such as several stores; None for a single level.
+    """Return one table and plot of all levels of the other factors, such as several stores, or None for a single level.
 
     `name` is the plot's identifier.
     """
@@ -242,7 +242,7 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw throughput against clients, with a curve for each number of nodes; None without such curves.
+    """Draw throughput against clients, with a curve for each number of nodes, or None without such curves.
 
     `name` is the plot's identifier.
     """
@@ -270,7 +270,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw p50 and p99 of response times against clients for each number of nodes; None without such curves.
+    """Draw p50 and p99 of response times against clients for each number of nodes, or None without such curves.
 
     `name` is the plot's identifier.
     """

@@ -221,7 +221,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the accepted, indexed and unacknowledged events over time; None for a run without samples.
+    """Draw the accepted, indexed and unacknowledged events over time, or None for a run without samples.
 
     `name` is the plot's identifier.
     """
@@ -355,7 +355,7 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Return the clients, users and offered rate (1/s) of a stream; None for an unknown or changing number."""
+    """Return the clients, users and offered rate (1/s) of a stream, or None for an unknown or changing number."""
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (

@@ -569,7 +569,7 @@ def _begin(command: Sequence[str]) -> int:
 
 
 def _ended(number: int) -> tuple[int, str] | None:
-    """Return exit status and output of a command of `_begin` by process id, and forget it; None while it runs."""
+    """Return exit status and output of a command of `_begin` by process id, and forget it, or None while it runs."""
     process = _BEGUN[number]
     if process.poll() is None:
         return None

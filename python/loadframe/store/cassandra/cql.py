@@ -157,7 +157,7 @@ class _Reader:
         return self.take(self.short()).decode()
 
     def value(self) -> bytes | None:
-        """Read a value after its length of 4 bytes, and advance; None for a null."""
+        """Read a value after its length of 4 bytes, and advance, or None for a null."""
         length = self.int()
         return None if length < 0 else self.take(length)
 

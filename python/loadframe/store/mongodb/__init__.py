@@ -113,7 +113,7 @@ class MongoDB(Store):
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive for Ubuntu 22.04, which includes the router; None for versions before 6.0.4.
+        """Return the vendor's archive for Ubuntu 22.04, which includes the router, or None for versions before 6.0.4.
 
         BadInput for an incomplete version.
         """
@@ -196,7 +196,7 @@ class MongoDB(Store):
         return config.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
-        """Return the reason why a sharded cluster needs its earlier addresses; None for others."""
+        """Return the reason why a sharded cluster needs its earlier addresses, or None for others."""
         if not config.sharded(settings):
             return None
         return "each shard stores the address of the config servers in its data, and waits for them there"

@@ -225,7 +225,7 @@ class Redis(Store):
         return info["redis_version"]
 
     def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
-        """Return the cluster as the first node that answers reports it; None for a single server.
+        """Return the cluster as the first node that answers reports it, or None for a single server.
 
         Unreachable if none answers.
         """

@@ -185,7 +185,7 @@ def _is_mixed(field: Field) -> bool:
 def _range(
     request: Any, addresses: Sequence[str], question: Question, query: Mapping[str, Any]
 ) -> tuple[float | None, float | None]:
-    """Return the time range of the selected documents, s since the epoch; None without a time field or documents."""
+    """Return the time range of the selected documents, s since the epoch, or None without a time field or documents."""
     if question.time is None:
         return None, None
     ends = {name: {name: {"field": question.time}} for name in ("min", "max")}

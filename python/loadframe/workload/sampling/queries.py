@@ -201,7 +201,7 @@ def _of_json(entry: Any) -> tuple[str, Any]:
 
 
 def _search_body(body: dict[str, Any]) -> tuple[str, Any]:
-    """Return the family and a search; None instead of a search with a script, because scripts may hold data."""
+    """Return the family and a search, or None instead of a search with a script, because scripts may hold data."""
     return "elasticsearch", None if '"script' in json.dumps(body) else body
 
 

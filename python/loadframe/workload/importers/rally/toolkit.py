@@ -125,7 +125,7 @@ class _Finder(MetaPathFinder, Loader):
     """Import hook for the stub packages and all their modules."""
 
     def find_spec(self, fullname: str, _path: Any, _target: Any = None) -> ModuleSpec | None:
-        """Return the spec of a stub module; None for modules of other packages."""
+        """Return the spec of a stub module, or None for modules of other packages."""
         return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
