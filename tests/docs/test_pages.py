@@ -19,21 +19,15 @@ ALL = [*map(read_page, pages(TOP))]
 PAGES = [page for page in ALL if page.commands]
 #: Pages that take minutes. Other tests run the same kinds of experiments.
 TRIALS = {
-    "docs/explanation/comparisons-and-gates.md",
     "docs/how-to/compare-stores-for-a-paper.md",
     "docs/how-to/gate-in-ci.md",
     "docs/how-to/ingest-a-stream.md",
     "docs/how-to/named-clusters.md",
     "docs/how-to/repeat-a-study.md",
-    "docs/how-to/several-generators.md",
-    "docs/how-to/slurm.md",
-    "docs/start/read-a-report.md",
     "docs/tutorials/add-a-node-under-load.md",
     "docs/tutorials/compare-releases.md",
     "docs/tutorials/find-settings.md",
-    "docs/tutorials/load-your-application.md",
     "docs/tutorials/size-a-cluster.md",
-    "docs/tutorials/your-own-workload.md",
 }
 
 
