@@ -295,7 +295,7 @@ def test_the_course_of_one_journey_is_not_called_unsteady():
     judged = judge([JudgedPhase(measured, QUIET, moving, one_journey=True)], ())
     assert not judged.reasons
     assert judged.not_judged == (
-        "steadiness of phase weeks: each user makes one journey, whose steps determine the load",
+        "steadiness of phase weeks: each user makes one journey: its steps determine the load",
     )
     assert judge([JudgedPhase(measured, QUIET, moving)], ()).reasons
 

@@ -145,7 +145,7 @@ def test_a_screening_combines_only_significant_settings(opened):
     (result,) = read_settings(folder.path).results
     assert result.winner == ("512m", 5, 10)
     assert any(
-        "cannot separate interactions: the effect of heap may be that of shards × hits" in warning.cause
+        "cannot separate interactions: the effect of heap may come from shards × hits" in warning.cause
         for warning in result.warnings
     )
     term = settings_document(read_settings(folder.path))["results"][0]["responses"][0]["terms"][0]

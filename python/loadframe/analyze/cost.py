@@ -149,7 +149,9 @@ def cost(
 ) -> Cost:
     """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time.
 
-    `by_one_search`: the rate comes from a single search for the capacity, so its interval has no repetitions.
+    `treatment` selects the price of a node; KeyError or ValueError if it has no level with a price. At a rate of 0, a
+    million requests cost infinitely much. `by_one_search`: the rate comes from a single search for the capacity, so its
+    interval has no repetitions.
     """
     hourly = prices.hourly(nodes, treatment)
 

@@ -1,8 +1,7 @@
 """The history of a folder: the measures of its runs by commit over time, with change points and accepted changes.
 
 A point is the median of the runs of one commit in one session. Each folder below the history folder has the runs of one
-commit. The method of change points is that of the gate (`analyze.history`): all series share one chance of a false
-change.
+commit. Change points are found as in the gate (`analyze.history`): all series share one chance of a false change.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -231,7 +230,7 @@ class History:
 
 
 def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
-    """Return the history of the runs below a folder and of its gate log. BadInput if it has no readable run.
+    """Return the history of the runs below a folder and of its gate log. BadInput without a readable run.
 
     `kinds` are the kinds of measures, such as `throughput` and `p99`.
     """
@@ -242,7 +241,7 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
         raise BadInput(
             f"the folder has no readable run{named}" if folder.is_dir() else "the folder does not exist",
             where=str(folder),
-            remedy="name a folder of runs, such as one that `loadframe gate --record FOLDER` wrote",
+            remedy="name a folder of runs, such as the FOLDER of `loadframe gate --record FOLDER`",
         )
     log = read_gate_log(folder)
     skipped += [(f"{GATE_LOG}, line {number}", cause) for number, cause in log.damaged]

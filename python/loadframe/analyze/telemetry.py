@@ -239,7 +239,10 @@ def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampl
 
 
 def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
-    """Return the times of polls of any process, ascending, and process name -> intervals with a known CPU use."""
+    """Return the times of polls of any node, ascending, and node name -> intervals with a known CPU use.
+
+    Times are in s since the run began. An interval is (previous poll, poll, CPU use in cores).
+    """
     polled = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
     rows = telemetry.filter(pc.and_(polled, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
     last: dict[str, float] = {}

@@ -85,7 +85,7 @@ class Batch:
     ranks: int  #: per machine with ranks
     time: float  #: time limit
     nodes: int  #: of the largest cluster
-    cores: int | None = None  #: per rank, or None leaves the choice to Slurm
+    cores: int | None = None  #: per rank. With None, Slurm chooses
     mpi: str = "pmix"  #: value of srun's --mpi
     options: Sequence[str] = ()  #: further options of sbatch
     setup: Sequence[str] = field(default_factory=tuple)  #: shell lines before the command

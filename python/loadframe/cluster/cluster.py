@@ -433,7 +433,10 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.KILLED, names, {} if names == (name,) else {"rack": name}))
 
     def _on_rack(self, name: str) -> list[Node]:
-        """Return the running nodes of a rack; empty if the rack is unknown, BadInput if none runs."""
+        """Return the running nodes of a rack; empty if the rack is unknown.
+
+        BadInput if none of its nodes runs, and for an attached cluster.
+        """
         spec = self._of_ours()
         if name not in spec.racks:
             return []

@@ -56,7 +56,7 @@ def discard(folder: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
+    """Write a file. A new one can be read only by its owner. BadInput if that fails."""
     with folders.writing("the cluster's certificates", file), open(file, "w", opener=folders.ours_alone) as handle:
         handle.write(text)
 

@@ -196,7 +196,7 @@ def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
 
 
 def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owner | None) -> None:
-    """Set the mode and the owner of an entry in its open parent folder, or None keeps the owner.
+    """Set the mode and the owner of an entry in its open parent folder. With None, the owner stays.
 
     Of a link, only the owner is set. `name` and `path` are the entry's: below the copy, and for messages.
     """

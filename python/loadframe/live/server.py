@@ -206,7 +206,7 @@ class HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Bind without looking up the host's name in DNS, which may be slow."""
+        """Bind without looking up the host's name in DNS, which may be slow; `server_name` is not set."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

@@ -135,7 +135,7 @@ class ChildOfRank:
         self._send(self._header("end"), b"")
 
     def close(self) -> None:
-        """Close the program's input and wait for its exit, 30 s at most."""
+        """Close the program's input and wait for its exit; return after 30 s even if the program still runs."""
         if not self._over.is_set():
             self.hang_up()
             self._over.wait(_ENDING)

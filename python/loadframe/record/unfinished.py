@@ -4,8 +4,8 @@ The writer holds a lock on a file in the folder, which the kernel releases when 
 process numbers do not identify a writer, because containers may share them. The folder's name has the machine's boot
 identifier, because locks are reliable only between processes of one kernel.
 
-The folder has the engine's files, which may end in a partial line, the manifest from the start of the run, and a
-description of each phase whose load began.
+The folder has the manifest from the start of the run, and a description of each phase with a begun load. The engine's
+files in it may end in a partial line.
 """
 
 import contextlib
@@ -155,13 +155,13 @@ class Wreck:
         return kept
 
     def phases(self) -> "list[BegunPhase]":
-        """Return the phases whose load had begun, in order. Deletes their damaged outcome.json files."""
+        """Return the phases with a begun load, in order. Deletes their damaged outcome.json files."""
         return _phases(self.folder / SCRATCH)
 
 
 @dataclass(frozen=True)
 class BegunPhase:
-    """A phase whose load had begun: its description, and its outcome if it ended."""
+    """A phase with a begun load: its description, and its outcome if it ended."""
 
     folder: Path
     begun: Mapping[str, Any]
@@ -178,7 +178,7 @@ def wrecks(parent: Path) -> Iterator[Wreck]:
 
 
 def _phases(scratch: Path) -> list[BegunPhase]:
-    """Return the phases in the folder `scratch` whose load had begun, in order. Deletes damaged outcome.json files."""
+    """Return the phases in the folder `scratch` with a begun load, in order. Deletes damaged outcome.json files."""
     phases = []
     for file in sorted(scratch.glob(f"phase-*/{BEGUN}"), key=lambda path: int(path.parent.name.partition("-")[2])):
         if begun := _read(file):

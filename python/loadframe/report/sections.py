@@ -210,7 +210,7 @@ def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float
 
 
 def _ordered_bands(rows: Sequence[BandsAt]) -> list[BandsAt]:
-    """Return rows sorted by phase and operation, so that treatments of one operation are adjacent."""
+    """Return rows grouped by phase and operation, in the order in which these first occur."""
     places = {key: place for place, key in enumerate(dict.fromkeys((row.phase, row.operation) for row in rows))}
     return sorted(rows, key=lambda row: places[row.phase, row.operation])
 

@@ -158,7 +158,7 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
 
 
 def _store(store: RecordedStore) -> dict[str, str | None]:
-    """Return the facts of a store by name: version, nodes, limits, settings, durability, or None for unknown ones."""
+    """Return the facts of a store by name: version, nodes, limits, settings, durability. Unknown ones are None."""
     limits = store.limits
     words = limits_text(limits)
     if words and limits.enforced_by:

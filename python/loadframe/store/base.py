@@ -187,7 +187,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Balancing:
-    """Progress of moving data between nodes. `unit` is the unit of `left`: pieces or bytes."""
+    """Progress of moving data between nodes. `unit` is the unit of `left`."""
 
     left: float
     unit: str  #: `shards`, `slots`, `bytes`, ...

@@ -9,7 +9,7 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
 
-#: Kinds of requests that create or name collections other than those of `collections`.
+#: Kinds of requests that create or name collections outside of `collections`.
 _UNBOUND = (
     *("create_collection", "delete_collection", "put_template", "delete_template", "aliases"),
     *("rollover", "shrink", "manage_indices", "delete_days", "create_repository", "snapshot", "delete_snapshot"),
@@ -27,7 +27,7 @@ _READING_COMMANDS = {
     *("scard", "sismember", "smembers", "srandmember", "sscan", "zrange", "zrangebyscore", "zrangebylex"),
     *("zrevrange", "zscore", "zcard", "zcount", "zrank", "zscan", "find", "count", "distinct", "getmore"),
 }
-#: Keys of MongoDB commands and pipelines whose values name collections.
+#: Keys of MongoDB commands and pipelines that name collections.
 _NAMING_KEYS = ("find", "aggregate", "count", "distinct", "insert", "update", "delete", "findAndModify", "from", "coll")
 
 
@@ -216,7 +216,7 @@ def _only_reads(form: Mapping[str, Any]) -> bool:
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the statements of a CQL, SQL or SQL++ request, also those of a transaction."""
+    """Yield the statements of a CQL, SQL or SQL++ request and of its transaction."""
     for kind in ("cql", "sql", "query"):
         for entry in (form.get(kind, {}), *(form.get(kind, {}).get("transaction") or ())):
             for key in ("statement", "query"):

@@ -115,7 +115,7 @@ DEFINITIONS: Mapping[str, type[Model]] = {
 
 
 def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a definition with one key, or `settings.NAME`, set to a value, or None removes the key.
+    """Return a copy of a definition with one key, or `settings.NAME`, set to a value. None removes the key.
 
     BadInput if a collection of this family does not have the key or does not accept the value.
     """

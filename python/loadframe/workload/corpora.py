@@ -265,7 +265,10 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
 
 def missing(corpus: Corpus, folder: Path) -> list[str]:
-    """Return the files and URLs of a corpus that are missing on disk, as written in the workload."""
+    """Return the files and URLs of a corpus that are missing on disk, as written in the workload.
+
+    `folder` is the base of relative paths; URLs are looked up in the cache. Files of `columns` are not checked.
+    """
     names = corpus.paths or corpus.addresses
     return [name for name, file in zip(names, _local_paths(corpus, folder), strict=True) if not file.is_file()]
 

@@ -100,7 +100,7 @@ class ResolvedPhase:
         duration: float | AutoDuration | None = None,
         ready_within: float | None = None,
     ) -> "ResolvedPhase":
-        """Return a copy of the phase with other levels, or None leaves a level unchanged.
+        """Return a copy of the phase with other levels. None leaves a level unchanged.
 
         `clients` makes the stream a closed loop, `rate` (1/s) an open loop. Among several streams, they apply to the
         only one of that kind, and `users` to the only one with users; BadInput if that is not exactly one stream.
@@ -399,7 +399,7 @@ def _pacing(stream: Stream) -> dict[str, float]:
 
 
 def with_arrivals(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[Stream, ...]:
-    """Return streams with the spacing of open-loop requests replaced, or None leaves it unchanged."""
+    """Return streams with the spacing of open-loop requests replaced. None leaves it unchanged."""
     if arrivals is None:
         return streams
     return tuple(s.model_copy(update={"arrivals": arrivals}) if s.is_open else s for s in streams)

@@ -274,7 +274,7 @@ class _Composer:
             raise self._error(event, f"nested deeper than {MAX_DEPTH} levels")
 
     def _refuse_tag(self, event: Any) -> None:
-        """Refuse a key or value with a YAML tag."""
+        """Raise BadInput, with the position, for a key or value with a YAML tag."""
         if event.tag is not None:
             raise self._error(event, f"tags such as {event.tag} are not supported", "remove the tag")
 

@@ -94,7 +94,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Outcome of a trial with its reasons and figures, or None for missing figures."""
+    """Outcome of a trial with its reasons and figures. Missing figures are None."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -366,7 +366,7 @@ def broken(
     load: bool = False,
     fate: str = "failed",
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures miss, or None is an unknown figure.
+    """Yield a sentence for each criterion that these figures miss. Unknown figures are None.
 
     `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. `load`
     skips the response time. `fate` is the predicate of the requests that count as errors.

@@ -272,7 +272,7 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested data with dotted names, or None is left out.
+    """Yield the leaves of nested data with dotted names, except None.
 
     Elements of a list go by their `name` if all have one; any other list is one leaf.
     """

@@ -36,7 +36,7 @@ def _short_run(window: float, short: int, runs: int) -> str:
 
 NO_CONTROL = Rule(
     "no_control",
-    "there is no control run, so noise and drift are attributed to the change",
+    "with no control run, noise and drift count as effects of the change",
     "remove control: false from the file",
 )
 ONE_RUN = Rule(
@@ -57,8 +57,8 @@ DRIFTING_CONTROL = Rule(
 SHORT_RUN = Rule("short_run", _short_run, "lengthen the run, start the change later, or choose a shorter window")
 NOT_SETTLED = Rule(
     "not_settled",
-    "in {runs:counted run} throughput and p99 had not kept one level for two windows when the run ended, so x1 and"
-    " measures that rely on it describe a cluster that is still changing",
+    "in {runs:counted run} throughput and p99 were not steady for the last two windows: x1, and measures that rely on"
+    " it, describe a cluster that is still changing",
     "lengthen the run",
 )
 UNKNOWN_LATENCY = Rule(
@@ -69,8 +69,7 @@ UNKNOWN_LATENCY = Rule(
 )
 NO_CAPACITY = Rule(
     "no_capacity",
-    "the policy cannot be scored: there is no capacity curve, or the load is closed, so the required number of nodes is"
-    " unknown",
+    "the policy cannot be scored: without a capacity curve and an open load, the required number of nodes is unknown",
     "measure the capacity of each number of nodes, set capacity: [{{nodes: 1, rate: 500/s}}, ...], and use a rate",
 )
 FAILED_CHANGES = Rule(

@@ -490,7 +490,10 @@ def _failed_or_idle(run: RecordedRun) -> bool:
 def _failed(
     new: Group, baseline: Group | None, fails: Callable[[RecordedRun], bool], what: str
 ) -> tuple[Standing, str]:
-    """Return the standing of failed runs, and the text that lists them with their reasons; `fails` selects them."""
+    """Return the standing of failed runs, and a text that lists them with their reasons; `fails` selects them.
+
+    `what` begins the text, such as `the store failed in`.
+    """
     counts = [_failure_counts(side, fails) for side in (new, baseline) if side]
     (failed, total), (before, total_before) = [*counts, (0, 0)][:2]
     why = f"{what} {failed} of {counted(total, 'run')}" + (

@@ -348,7 +348,7 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
 
 @dataclass(frozen=True)
 class PointOver:
-    """One level: its position on the axis and the means over its runs, or None for unknown figures."""
+    """One level: its position on the axis and the means over its runs. Unknown figures are None."""
 
     level: Any
     at: float

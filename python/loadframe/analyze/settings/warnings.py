@@ -23,8 +23,11 @@ def _unrepeated(judged: bool, repeated: bool) -> str:
 
 
 def _aliased(scheme: str, effects: Sequence[tuple[str, str]]) -> str:
-    """Return the sentence that effects may be those of interactions; `effects` pair each effect with these."""
-    listed = "; ".join(f"the effect of {name} may be that of {others}" for name, others in effects)
+    """Return the sentence that effects may come from interactions.
+
+    `effects` pair the name of each effect with the names of its interactions.
+    """
+    listed = "; ".join(f"the effect of {name} may come from {others}" for name, others in effects)
     return f"the scheme {scheme} cannot separate interactions: {listed}"
 
 

@@ -128,7 +128,7 @@ def judge(
         elif any(stream.source is not None for stream in phase.summary.streams):
             unjudged.append(f"steadiness of phase {name}: its sources determine the load")
         elif phase.one_journey:
-            unjudged.append(f"steadiness of phase {name}: each user makes one journey, whose steps determine the load")
+            unjudged.append(f"steadiness of phase {name}: each user makes one journey: its steps determine the load")
         elif steady is None:
             length = f"{len(phase.throughput)} s" if len(phase.throughput) else "less than 1 s"
             unjudged.append(f"steadiness of phase {name}: {length} is too short (20 s are needed)")
@@ -174,7 +174,7 @@ def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
 
 
 def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
-    """Return the growth by operation, for those whose response times grew with the number of documents."""
+    """Return the growth of each operation with response times that grew with the number of documents."""
     known = {name: operation.growth for name, operation in phase.operations.items()}
     return {name: growth for name, growth in known.items() if growth and growth.held and growth.grows}
 
@@ -207,7 +207,7 @@ _NAMED = 3
 
 @detector
 def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
-    """Yield a finding for each busy machine of which other programs used more than 5 %."""
+    """Yield a finding for each busy machine on which other programs used more than 5 % of the CPU time."""
     for used in phase.programs:
         if used.share > rules.CONTENDED_LIMIT and used.busy > rules.BUSY_LIMIT:
             largest = [f"{name} {format_share(share)}" for name, share in [*used.programs.items()][:_NAMED]]

@@ -409,7 +409,7 @@ def _broken(what: str, error: BaseException) -> LoadframeError:
 
 
 def _within(seconds: float | None) -> str:
-    """Return the text `within TIME` for a number of seconds, or None counts as 0."""
+    """Return the text `within TIME` for a number of seconds. None counts as 0."""
     return f"within {format_duration(seconds or 0.0)}"
 
 

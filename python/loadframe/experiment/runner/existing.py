@@ -55,7 +55,7 @@ class NotRestored(LoadframeError):
 
 
 def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[str, Any]:
-    """Return the settings of a treatment by name, or None stands for the value before the experiment."""
+    """Return the settings of a treatment by name. None stands for the value before the experiment."""
     settings = dict(experiment.cluster_spec(treatment)["settings"])
     names = [*(SETTINGS + name for name in experiment.file.store.settings), *treatment]
     nulls = {name.removeprefix(SETTINGS) for name in names if name.startswith(SETTINGS)} - set(settings)

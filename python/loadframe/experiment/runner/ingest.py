@@ -98,7 +98,7 @@ class IngestResult:
     visibility: Latency | None = None
     #: Interval between two visibility queries, s.
     resolution: float | None = None
-    #: How the store kept pace with arriving events. None if there are no samples.
+    #: How the store kept pace with arriving events. None without samples.
     pace: IngestPace | None = None
     #: The events of each collection; empty if the store cannot count them.
     stored: Sequence[StoredEvents] = ()

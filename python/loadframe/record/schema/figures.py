@@ -8,7 +8,7 @@ from loadframe.record.schema.model import doc_metadata
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Response or service times of requests, s, or None without requests."""
+    """Response or service times of requests, s. All are None without requests."""
 
     count: int = field(default=0, metadata=doc_metadata("requests in the histogram", "requests"))
     mean: float | None = field(

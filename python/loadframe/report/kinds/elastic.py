@@ -77,7 +77,7 @@ def step_heading(step: StepMeasures) -> str:
 
 
 def lead(group: Group) -> list[str]:
-    """Return sentences on each step; without a valid run, that there is no answer, and why."""
+    """Return sentences on each step; without a valid run, why the question is unanswered."""
     if not group.runs:
         return list(_unanswered(group))
     return [words for step in group.steps for words in _sentences(group, step)]
@@ -97,7 +97,7 @@ def shown_as_invalid(run: RecordedRun) -> str:
     return f"The plot shows {run.id}, which is invalid: {causes}."
 
 
-#: See `verdict.judge` for runs whose cluster is changed.
+#: `verdict.judge` has the rules for runs that change the cluster.
 _RULES = (
     "Runs that change the cluster are invalid if the load generator was the limit, no request succeeded, or a step was"
     " not started. Failed or dropped requests, a step that failed, an offered rate that was not achieved, and drifting"
@@ -114,7 +114,7 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
     if "departure" in measures:
         parts.append(f"the node had left after {_measure_text(measures['departure'])}")
     if "redistribution" in measures:
-        # The time starts when the node is a member, or when it is asked to leave.
+        # The time starts when the node is a member, or with the request to leave.
         took, left = _measure_text(measures["redistribution"]), "departure" in measures
         parts.append(f"all data were in place after {took}" if left else f"its data were in place {took} later")
     if "stabilisation" in measures:
@@ -287,7 +287,7 @@ def _part(known: int, runs: int) -> str:
 
 
 def _alone(value: float) -> Estimate:
-    """Return a value as an estimate whose interval is unlimited, which texts omit."""
+    """Return a value as an estimate with an unlimited interval, which texts omit."""
     return Estimate(value, -math.inf, math.inf)
 
 

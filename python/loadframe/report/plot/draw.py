@@ -215,7 +215,7 @@ def _bottom(figure: Figure) -> float:
 
 
 def _x_values(figure: Figure) -> Iterator[float | str | None]:
-    """Yield the x of all points of the traces and bands of a figure, or None for gaps."""
+    """Yield the x of all points of the traces and bands of a figure. Gaps are None."""
     for trace in figure.traces:
         yield from trace.x
     for band in figure.bands:

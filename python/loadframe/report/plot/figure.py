@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Trace:
-    """Points with a line through them, marks at them, or both, or None is a gap.
+    """Points with a line through them, marks at them, or both. None is a gap.
 
     `x` holds numbers, or words on a category axis. `low` and `high` are the ends of error bars. `texts` are the hover
     texts of points (default: name, x and y); without `hover` points have none. Traces of one `group` (default: the

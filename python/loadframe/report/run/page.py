@@ -355,7 +355,7 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Return the clients, users and offered rate (1/s) of a stream, or None for an unknown or changing number."""
+    """Return the clients, users and offered rate (1/s) of a stream. Unknown and changing numbers are None."""
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (

@@ -62,7 +62,7 @@ _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 def print_run(run: Run, console: Console | None = None, bands: Sequence[float] = ()) -> None:
     """Print a run in brief, on standard output unless another console is given.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the upper bounds of latency buckets, s, above 0 and ascending.
     """
     console = console or PrintableConsole()
     manifest, summary = run.manifest, run.summary

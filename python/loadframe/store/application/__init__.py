@@ -130,7 +130,11 @@ class Application(Store):
         return read(self._folder, self._files, ("test_*",))
 
     def distribution(self, version: str) -> Distribution:
-        """Return its virtual environment, with a digest of its files in the version; BadInput if one is unreadable."""
+        """Return the application's virtual environment; `version` is ignored.
+
+        Its version is the application's, with a digest of its files, requirements and command. BadInput if a file is
+        unreadable or too large, or if there are none.
+        """
         lock, where = "", ""
         if self._requirements:
             path = self._folder / self._requirements

@@ -106,7 +106,8 @@ def enter(commands: str, name: str, address: str) -> None:
 def drain(commands: str, name: str) -> None:
     """Make the balancer send an instance no new requests; requests in progress continue.
 
-    `commands` is the balancer's address for commands, host:port. Errors are as of `_command`.
+    `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
+    StoreFailed if it rejects the command.
     """
     _command(commands, f"set server {_GROUP}/{name} state drain")
 
@@ -114,7 +115,8 @@ def drain(commands: str, name: str) -> None:
 def drop(commands: str, name: str) -> None:
     """Make the balancer disable the entry of an instance.
 
-    `commands` is the balancer's address for commands, host:port. Errors are as of `_command`.
+    `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
+    StoreFailed if it rejects the command.
     """
     _command(commands, f"set server {_GROUP}/{name} state maint")
 

@@ -388,7 +388,10 @@ def _task(rest: Administration, addresses: Sequence[str]) -> dict[str, Any]:
 
 
 def _progress(task: Mapping[str, Any]) -> Balancing:
-    """Return the percent left of a running rebalance, with the percent done by node."""
+    """Return the percent left of a running rebalance; its `state` is a text with the percent done by node.
+
+    Missing progress counts as 0 %.
+    """
     nodes = task.get("perNode", {}).items()
     shares = ", ".join(f"{name} {float(node.get('progress', 0)):.0f} %" for name, node in nodes)
     return Balancing(100 - float(task.get("progress", 0)), "percent", f"done: {shares}" if shares else "running")

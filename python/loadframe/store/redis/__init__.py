@@ -311,7 +311,7 @@ class Redis(Store):
         ring.form([self.client(member.address) for member in members], members, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Wait for restarted nodes, and introduce those of a cluster to each other at their current addresses."""
+        """Wait for restarted nodes. In a cluster, also introduce them to each other at their current addresses."""
         clients = [self.client(member.address) for member in members]
         ring.wait(clients, watch)
         if _is_clustered(clients[0].info()):
@@ -322,7 +322,7 @@ class Redis(Store):
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Introduce the node to the others, and wait until all know it. It has no slots yet.
+        """Introduce the node to the others, without slots, and wait until all know it.
 
         BadInput for a single server.
         """
@@ -360,7 +360,7 @@ class Redis(Store):
         return [self.client(node.address) for node in seen.masters]
 
     def _registry(self, addresses: Sequence[str]) -> Client:
-        """Return the client of the node that stores the definitions of collections: that of their key's slot."""
+        """Return the client of the node that stores the definitions of collections: it owns the slot of their key."""
         seen = self._ring(addresses)
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 
@@ -423,7 +423,7 @@ class Redis(Store):
             except Unreachable:
                 continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
-            # Such as `keys=12,expires=0,avg_ttl=0`; absent for an empty database.
+            # For example `keys=12,expires=0,avg_ttl=0`. An empty database lacks it.
             figures["keys"] = float(info.get("db0", "keys=0").partition(",")[0].removeprefix("keys="))
             if slots:
                 figures["slots"] = slots[address]

@@ -68,7 +68,7 @@ class Connection:
         return [self._reply() for _ in commands]
 
     def _reply(self) -> Any:
-        """Read one reply, with its elements if it is an array, or None for a null, a ReplyError object for an error."""
+        """Read one reply, with its elements if it is an array. A null is None, an error a ReplyError object."""
         line = self._replies.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionResetError("the server closed the connection")

@@ -220,7 +220,7 @@ class SearchStore(Store):
         return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set persistent, dynamic cluster settings, or None resets a setting to its default."""
+        """Set persistent, dynamic cluster settings. None resets a setting to its default."""
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:

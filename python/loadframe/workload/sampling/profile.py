@@ -45,7 +45,7 @@ class Field:
         groups: dict[str, list[Any]] = {}
         for value in values:
             groups.setdefault(_kind(value), []).append(value)
-        # Results are remembered by the id of a list, so that all lists must live as long as the run.
+        # Results are cached by the id of a list, so all lists must live until the run ends.
         self._runs = _runs(values)
         self.kinds: dict[str, Distribution | Object | Array | _Coordinates | None] = {
             kind: _distribution(kind, group, path, around) for kind, group in groups.items()
@@ -58,7 +58,7 @@ class Field:
         return any(len(str(value).split()) > _WORDS_OF_KEYWORD for kind in kept for value in kind.values)
 
     def like(self, values: Sequence[Any], place: int, run: Run) -> Any:
-        """Return a random value that resembles `values[place]`; `values` are those of a run of sampled documents."""
+        """Return a random value that resembles `values[place]`; `values` come from a run of sampled documents."""
         kind = _kind(values[place])
         distribution = self.kinds[kind]
         if distribution is None:
@@ -122,7 +122,7 @@ class Object:
         drawn = {}
         for number, (key, field) in enumerate(self.fields.items()):
             inner, places = run.once(("field", id(field), id(values)), partial(_held, values, key))
-            # The distances of fields differ, as far as there are enough objects.
+            # The distances of fields differ if the run has enough objects.
             distances = run.once(("far", id(self), count, number // count), lambda: run.rng.sample(range(count), count))
             filled = places.get((place + distances[number % count]) % count)
             if filled is not None:
@@ -169,7 +169,7 @@ class Array:
             self._common = shared_pairs([value for value in values if _are_texts(value)])
 
     def like(self, values: Sequence[Sequence[Any]], place: int, run: Run) -> list[Any]:
-        """Return an array as long as the one at `place`, with elements as of the arrays of the run.
+        """Return an array with the length of the one at `place`, and elements like the elements of the run's arrays.
 
         Neighbouring texts that several sampled arrays share stay neighbours.
         """

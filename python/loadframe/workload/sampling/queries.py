@@ -326,7 +326,7 @@ class _Values:
         )
 
     def _is_data(self, name: str) -> bool:
-        """Return whether a name was sampled as a value and is not a word of the query languages."""
+        """Return whether a name was sampled, as a value or a word of one, and is not a word of the query languages."""
         return self._profile.pseudonyms.is_sampled(name) and name not in _WORDS
 
 
