@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,11 @@ LOADFRAME = Path(sys.executable).with_name("loadframe")
 TRIPS = Path(__file__).parent / "data" / "nyc_taxis" / "documents-1k.json"
 #: Seconds; nodes start slowly on a busy machine.
 PATIENCE = 240
+
+
+def uv() -> str:
+    """Return the path of the uv that `make build` used."""
+    return shutil.which("uv") or str(Path(__file__).parents[1] / ".tools" / "bin" / "uv")
 
 
 def until(told: Callable[[], Any]) -> Any:

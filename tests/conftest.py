@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 import loadframe.store
 import quick_java
 import slurm_daemons
-from commands import open_folder
+from commands import open_folder, uv
 from loadframe.base import interrupts
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
@@ -37,8 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{' and '.join(paths)} have the same name: rename one of them")
 
 
+_TOP = Path(__file__).parents[1]
 #: Fixtures that start real nodes.
 _STORES = {"shared_node", "shared_mongodb", "shared_cassandra", "_turn"}
+#: Pages of the documentation, with the piece whose fixtures they share.
+_PAGES = {"docs/start/install.md": "tests/test_wheel.py"}
 #: Contract tests that `make check` runs.
 _CHECKED = ("test_contract_verbs.py", {"redis", "postgresql"})
 
@@ -128,6 +133,27 @@ def slurm() -> Iterator[SlurmDaemons]:
         yield daemons
 
 
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree. It packs the library that `make build` compiled."""
+    folder = tmp_path_factory.mktemp("dist")
+    maturin = Path(sys.executable).with_name("maturin")
+    path = f"{Path(uv()).parent}:{os.environ['PATH']}"
+    command = [maturin, "build", "--release", "--quiet", "--out", folder]
+    subprocess.run(command, check=True, cwd=_TOP, env={**os.environ, "PATH": path})
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the versions that this project is tested with; the wheel itself asks for none in particular."""
+    file = tmp_path_factory.mktemp("constraints") / "constraints.txt"
+    lines = (_TOP / "requirements.lock").read_text().splitlines()
+    file.write_text("\n".join(line.rstrip("\\ ") for line in lines if "==" in line))
+    return file
+
+
 def drop_all(cluster: Cluster) -> None:
     """Drop every collection."""
     for name in cluster.store.request(cluster.addresses, "GET", "/*"):
@@ -145,7 +171,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 class _ByCluster(LoadScopeScheduling):
     """Keep together the tests of a module, contract tests by store, and tests that share nodes or Slurm.
 
-    Each page of the documentation is its own piece.
+    Each page of the documentation is its own piece, unless it shares fixtures.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -154,7 +180,7 @@ class _ByCluster(LoadScopeScheduling):
             parameters = name.partition("[")[2].rstrip("]").split("-")
             return next((f"{kind} cluster" for kind in parameters if kind in loadframe.store.stores()), module)
         if module == "tests/docs/test_pages.py":
-            return nodeid
+            return _PAGES.get(name.partition("[")[2].rstrip("]"), nodeid)
         if module.startswith("tests/workload/") and module.endswith("_on_a_store.py"):
             return "shared nodes"
         return "slurm" if "slurm" in module else module

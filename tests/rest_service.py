@@ -35,10 +35,10 @@ class RestService(LoopbackServer):
                 else:
                     number = str(next(numbers))
                     service.items[number] = (user, body)
-                    self._answer(201, {"id": int(number)}, {"Location": f"/items/{number}"})
+                    self._answer(201, {**body, "id": int(number)}, {"Location": f"/items/{number}"})
 
             def do_GET(self) -> None:
-                user, item = service.items.get(self.path.rpartition("/")[2], (None, None))
+                user, item = service.items.get(self.path.partition("?")[0].rpartition("/")[2], (None, None))
                 if self.path == "/":
                     self._answer(404, {"error": "there is nothing here"})
                 elif user is None or user != self._user():

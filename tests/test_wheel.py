@@ -1,7 +1,6 @@
 """The wheel: its size, its installation without a compiler, and the demo from it."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,43 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from commands import PATIENCE, Running, servers
+from commands import PATIENCE, Running, servers, uv
 
 pytestmark = pytest.mark.slow
 
-TOP = Path(__file__).parent.parent
 #: Bytes.
 LARGEST = 15_000_000
 #: Programs that a machine without a compiler lacks.
 COMPILERS = {"cargo", "rustc", "cc", "c++", "gcc", "g++", "clang"}
 
 
-def uv() -> str:
-    """The path of the uv that `make build` used."""
-    return shutil.which("uv") or str(TOP / ".tools" / "bin" / "uv")
-
-
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """The wheel of this tree. It packs the library that `make build` compiled."""
-    folder = tmp_path_factory.mktemp("dist")
-    maturin = Path(sys.executable).with_name("maturin")
-    path = f"{Path(uv()).parent}:{os.environ['PATH']}"
-    command = [maturin, "build", "--release", "--quiet", "--out", folder]
-    subprocess.run(command, check=True, cwd=TOP, env={**os.environ, "PATH": path})
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Path:
+def installed(wheel, constraints, tmp_path_factory) -> Path:
     """The command in an environment with only the wheel and its dependencies."""
     environment = tmp_path_factory.mktemp("environment")
     subprocess.run([uv(), "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
-    # The versions that this project is tested with; the wheel itself asks for none in particular.
-    constraints = environment / "constraints.txt"
-    pins = [line.rstrip("\\ ") for line in (TOP / "requirements.lock").read_text().splitlines() if "==" in line]
-    constraints.write_text("\n".join(pins))
     subprocess.run(
         [uv(), "pip", "install", "--quiet", "--constraints", constraints, wheel],
         check=True,

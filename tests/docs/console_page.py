@@ -5,8 +5,16 @@ A page is Markdown with these parts, in any order and indentation:
 - A block ```console has lines `$ command`, each followed by its output. `> ` and a final backslash continue a command.
   A line `^C` in the output interrupts the command once it has printed the lines before it.
 - A fenced block with `title="NAME"` is a file, which is written to the page's folder.
-- `<!-- not run: REASON -->`, `<!-- exit: CODE -->` before a block: skip it; the exit code of its last command.
-- `<!-- setup: COMMAND -->`, `<!-- teardown: COMMAND -->`: run a command that the page does not show.
+- Notes before a block apply to that block:
+  - `<!-- not run: REASON -->`: skip it.
+  - `<!-- trial: REASON -->`: run it in `make trials` only.
+  - `<!-- exit: CODE -->`, or `<!-- exit: CODE or CODE -->`: the exit code of its last command.
+  - `<!-- small: TEXT => OTHER -->`: replace a text in its commands and output, to run it at small scale. The text must
+    occur. In an output, `$NAME` in the other text stands for a variable of a service.
+  - `<!-- needs: SERVICE -->`: start a service of `page_services.py`, and export its variables. Without the programs or
+    rights that the service requires, skip the block.
+  - `<!-- setup: COMMAND -->`, `<!-- teardown: COMMAND -->`: run a command that the page does not show, also without a
+    block.
 
 Comparison is by words: numbers (or `unknown`), units, line breaks and rules of tables are ignored; `...` stands for any
 text.
@@ -24,7 +32,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -33,13 +41,16 @@ import psutil
 _FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=indent)(?P=ticks)[ \t]*$", re.M | re.S
 )
-_NOTE = re.compile(r"<!--\s*(?P<kind>not run|exit|setup|teardown):\s*(?P<text>.*?)\s*-->", re.S)
+_NOTE = re.compile(r"<!--\s*(?P<kind>not run|trial|exit|small|needs|setup|teardown):\s*(?P<text>.*?)\s*-->", re.S)
 _TITLE = re.compile(r'title="([^"]+)"')
 _INTERRUPT = "^C"
 #: Printed by an interactive shell for a command in the background.
 _JOB = re.compile(r"\[\d+\] \d+")
 
-_ADDRESS = re.compile(r"((?:127\.0\.0\.\d+|localhost|\[::1\]|0\.0\.0\.0):|--(?:http-)?port[ =]|\bport: )(\d{4,5})\b")
+_ADDRESS = re.compile(
+    r"((?:127\.0\.0\.\d+|localhost|\[::1\]|0\.0\.0\.0):|--(?:http-)?port[ =]|\bhttp\.server |\bport: |"
+    r"\b(?:Slurmctld)?Port=)(\d{4,5})\b"
+)
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEX = re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}\b")
@@ -69,7 +80,10 @@ class Command:
     line: int
     text: str
     output: str | None = None
-    exit_code: int | None = 0
+    #: Allowed exit codes; none if every code is allowed.
+    exit_codes: tuple[int, ...] = (0,)
+    #: Services that run meanwhile.
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,8 +93,10 @@ class Page:
     path: Path
     steps: list[File | Command]
     teardown: list[Command] = field(default_factory=list)
-    #: Commands of blocks that the page marks as not run.
+    #: Commands of blocks that the page marks as not run, or as trials if the page is read without trials.
     skipped: list[Command] = field(default_factory=list)
+    #: Whether blocks are marked as trials.
+    has_trials: bool = False
 
     @property
     def commands(self) -> list[Command]:
@@ -99,41 +115,70 @@ class WrongPage(AssertionError):
     """A command of a page failed, or printed other words than the page shows."""
 
 
-def read_page(path: Path, text: str | None = None) -> Page:
-    """Read the files and commands of a page."""
+@dataclass(frozen=True)
+class _Note:
+    line: int
+    kind: str
+    text: str
+
+
+def read_page(path: Path, text: str | None = None, trials: bool = False) -> Page:
+    """Read the files and commands of a page; `trials` includes blocks that are trials."""
     text = path.read_text() if text is None else text
-    steps: list[File | Command] = []
-    teardown: list[Command] = []
-    skipped: list[Command] = []
+    page = Page(path, [])
     fences = list(_FENCE.finditer(text))
     notes = [note for note in _NOTE.finditer(text) if not any(f.start() < note.start() < f.end() for f in fences)]
-    before: dict[str, str] = {}
+    #: Notes that belong together, as only blank lines separate them, and where the last one ends.
+    group: list[_Note] = []
+    end = 0
     for part in sorted([*fences, *notes], key=lambda part: part.start()):
         line = text.count("\n", 0, part.start()) + 1
+        if group and text[end : part.start()].strip():
+            _run_notes(page, group, trials)
+            group = []
         if part.re is _NOTE:
-            match part["kind"]:
-                case "setup":
-                    steps.append(Command(line, part["text"]))
-                case "teardown":
-                    teardown.append(Command(line, part["text"]))
-                case kind:
-                    before = {**before, kind: part["text"], "end": str(part.end())}
+            group.append(_Note(line, part["kind"], part["text"]))
+            end = part.end()
             continue
-        applies = before and not text[int(before["end"]) : part.start()].strip()
-        marks, before = (before if applies else {}), {}
         body = textwrap.dedent(part["body"]) if part["indent"] else part["body"]
-        if "not run" in marks:
-            skipped += _commands(body, line + 1, 0)
-            continue
-        if part["info"].split()[:1] == ["console"]:
-            steps += _commands(body, line + 1, int(marks.get("exit", 0)))
+        if not _run_notes(page, group, trials):
+            page.skipped.extend(_commands(body, line + 1, []))
+        elif part["info"].split()[:1] == ["console"]:
+            page.steps.extend(_commands(body, line + 1, group))
         elif title := _TITLE.search(part["info"]):
-            steps.append(File(line, title[1], body))
-    return Page(path, steps, teardown, skipped)
+            page.steps.append(File(line, title[1], body))
+        group = []
+    _run_notes(page, group, trials)
+    return replace(page, has_trials=any(note["kind"] == "trial" for note in notes))
 
 
-def _commands(body: str, first: int, exit_code: int) -> list[Command]:
-    """Return the commands of a console block; the last one exits with `exit_code`."""
+def _run_notes(page: Page, notes: list[_Note], trials: bool) -> bool:
+    """Add the setup and teardown of notes to the page; return whether the block after the notes runs."""
+    kinds = {note.kind for note in notes}
+    if "not run" in kinds or ("trial" in kinds and not trials):
+        return False
+    needs = _needs(notes)
+    page.steps.extend(Command(note.line, note.text, needs=needs) for note in notes if note.kind == "setup")
+    page.teardown.extend(Command(note.line, note.text, needs=needs) for note in notes if note.kind == "teardown")
+    return True
+
+
+def _needs(notes: list[_Note]) -> tuple[str, ...]:
+    return tuple(word for note in notes if note.kind == "needs" for word in note.text.split())
+
+
+def _commands(body: str, first: int, notes: list[_Note]) -> list[Command]:
+    """Return the commands of a console block, as its notes change them."""
+    exit_codes = (0,)
+    for note in notes:
+        if note.kind == "exit":
+            exit_codes = tuple(int(code) for code in note.text.split(" or "))
+        elif note.kind == "small":
+            before, _, after = note.text.partition("=>")
+            shown, small = before.removesuffix(" "), after.removeprefix(" ")
+            if shown not in body:
+                raise WrongPage(f"line {note.line}: the block does not contain {shown!r}")
+            body = body.replace(shown, small)
     blocks: list[tuple[int, list[str], list[str]]] = []
     continues = False
     for number, line in enumerate(body.splitlines(), first):
@@ -151,9 +196,9 @@ def _commands(body: str, first: int, exit_code: int) -> list[Command]:
     for at, (number, words, output) in enumerate(blocks):
         # The page shows the exit code of a failure by `echo $?`.
         asked = at + 1 < len(blocks) and blocks[at + 1][1] == ["echo $?"]
-        code = None if asked else exit_code if at + 1 == len(blocks) else 0
+        codes = () if asked else exit_codes if at + 1 == len(blocks) else (0,)
         shown = "\n".join(output).strip()
-        commands.append(Command(number, "\n".join(words), shown or None, code))
+        commands.append(Command(number, "\n".join(words), shown or None, codes, _needs(notes)))
     return commands
 
 
@@ -226,13 +271,16 @@ def _is_free(port: int) -> bool:
 class Session:
     """A shell in a folder, with its own state folder of Loadframe. Everything that it starts ends with it."""
 
-    def __init__(self, folder: Path, ports: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, ports: dict[str, str] | None = None, patience: float = _SECONDS) -> None:
+        self._patience = patience
         self.folder = folder / "page"
         self.state = folder / "state"
         self._logs = folder / "logs"
         for path in (self.folder, self.state, self._logs):
             path.mkdir()
         self._ports = ports or {}
+        #: Variables of services.
+        self._variables: dict[str, str] = {}
         self._count = 0
         self._background: list[tuple[Command, Path]] = []
         programs = Path(sys.executable).parent
@@ -263,6 +311,13 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def export(self, variables: dict[str, str]) -> None:
+        """Export variables to later commands; outputs that a page shows may contain them."""
+        self._variables |= variables
+        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(f"export {' '.join(words)}\n" if words else "")
+
     def write(self, file: File) -> None:
         """Write a file of the page."""
         path = self.folder / file.name
@@ -276,12 +331,13 @@ class Session:
         self._count += 1
         out, done = self._logs / f"{self._count}.out", self._logs / f"{self._count}.exit"
         text = self._replaced(command.text)
+        command = replace(command, output=self._filled(command.output))
         shown, interrupt, after = (command.output or "").partition(f"\n{_INTERRUPT}")
         if not interrupt and shown == _INTERRUPT:
             shown, interrupt = "", _INTERRUPT
         assert self._shell.stdin is not None
-        # `(exit N)` gives the command the exit code of the command before it, for `echo $?`.
-        script = f"(exit ${{last:-0}})\n{{\n{text}\n}} >{shlex.quote(str(out))} 2>&1 </dev/null\n"
+        # `(builtin exit N)` gives the command the exit code of the command before it, for `echo $?`.
+        script = f"(builtin exit ${{last:-0}})\n{{\n{text}\n}} >{shlex.quote(str(out))} 2>&1 </dev/null\n"
         script += f"last=$?; echo $last >{shlex.quote(str(done))}.new; mv {shlex.quote(str(done))}{{.new,}}\n"
         self._shell.stdin.write(script)
         self._shell.stdin.flush()
@@ -293,8 +349,9 @@ class Session:
         if text.rstrip().endswith("&"):
             self._background.append((command, out))
             return
-        if not interrupt and command.exit_code is not None and code != command.exit_code:
-            raise self._wrong(command, f"exit code {code} instead of {command.exit_code}", output)
+        if not interrupt and command.exit_codes and code not in command.exit_codes:
+            allowed = " or ".join(map(str, command.exit_codes))
+            raise self._wrong(command, f"exit code {code} instead of {allowed}", output)
         whole = f"{shown}\n...\n{after}" if interrupt else command.output
         if command.text.strip() == "echo $?":
             if (command.output or "").strip() != output.strip():
@@ -357,14 +414,21 @@ class Session:
                 os.killpg(max(jobs, key=lambda job: job.create_time()).pid, signal.SIGINT)
 
     def _await(self, command: Command, condition: Callable[[], bool], out: Path) -> None:
-        end = time.monotonic() + _SECONDS
+        end = time.monotonic() + self._patience
         while not condition():
             output = out.read_text(errors="replace") if out.exists() else ""
             if self._shell.poll() is not None:
                 raise self._wrong(command, "the shell ended", output)
             if time.monotonic() > end:
-                raise self._wrong(command, f"not finished after {_SECONDS} s", output)
+                raise self._wrong(command, f"not finished after {self._patience:g} s", output)
             time.sleep(0.02)
+
+    def _filled(self, output: str | None) -> str | None:
+        """Return an output with the values of variables."""
+        if output is not None:
+            for name, value in self._variables.items():
+                output = output.replace(f"${name}", value)
+        return output
 
     def _replaced(self, text: str) -> str:
         return _ADDRESS.sub(lambda address: address[1] + self._ports.get(address[2], address[2]), text)
@@ -384,20 +448,49 @@ def _begins(shown: str, output: str) -> bool:
     return difference(f"{shown}\n...", output) is None
 
 
-def run_page(page: Page, folder: Path) -> None:
-    """Carry out a page in a new folder."""
-    texts = [step.text for step in [*page.steps, *page.teardown]]
-    with Session(folder, free_ports("\n".join(texts))) as session:
+#: Starts a service by name: a context manager with its variables. Raises `Missing` if it cannot run here.
+Start = Callable[[str], contextlib.AbstractContextManager[dict[str, str]]]
+
+
+class Missing(Exception):
+    """Why a service cannot run on this machine."""
+
+
+def run_page(page: Page, folder: Path, start: Start | None = None, patience: float = _SECONDS) -> dict[str, str]:
+    """Carry out a page in a new folder; return why each service was missing whose blocks were skipped.
+
+    `patience`: seconds for each command.
+    """
+    texts = [step.text for step in (*page.steps, *page.teardown)]
+    missing: dict[str, str] = {}
+    started: set[str] = set()
+    # The session's processes use the services, so it ends first.
+    with contextlib.ExitStack() as services, Session(folder, free_ports("\n".join(texts)), patience) as session:
         try:
             for step in page.steps:
                 if isinstance(step, File):
                     session.write(step)
-                else:
+                    continue
+                for name in step.needs:
+                    if name in started:
+                        continue
+                    assert start is not None, f"line {step.line}: no services"
+                    started.add(name)
+                    try:
+                        session.export(services.enter_context(start(name)))
+                    except Missing as missed:
+                        missing[name] = str(missed)
+                if not missing.keys() & set(step.needs):
                     session.run(step)
             session.check_background()
         finally:
+            # After a failure, its message is more useful than those of commands that depend on it.
+            failed = sys.exc_info()[0] is not None
             for command in page.teardown:
-                session.run(command)
+                with contextlib.suppress(*([WrongPage] if failed else [])):
+                    if not missing.keys() & set(command.needs):
+                        session.run(command)
+    return missing
 
 
 def pages(top: Path) -> Iterator[Path]:

@@ -1,12 +1,13 @@
 """The runner of documentation pages: it runs the commands of a page, and refuses a wrong page."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from console_page import Command, File, WrongPage, difference, free_ports, read_page, run_page
+from console_page import Command, File, Missing, WrongPage, difference, free_ports, read_page, run_page
 
 
 def carry_out(tmp_path: Path, text: str) -> None:
@@ -133,7 +134,7 @@ def test_a_page_is_read_as_files_and_commands():
         Command(5, "touch x"),
         Command(9, "cat \\\n  a", "one"),
         Command(12, "true"),
-        Command(25, "wrong", None, 2),
+        Command(25, "wrong", None, (2,)),
     ]
     assert page.teardown == [Command(27, "rm x")]
 
@@ -202,6 +203,85 @@ def test_named_ports_are_replaced_by_free_ones(tmp_path):
     assert int(ports["9201"]) == int(ports["9200"]) + 1
     carry_out(tmp_path, PORTS)
     assert (tmp_path / "page" / "hosts").read_text() != "127.0.0.1:9200\n"
+
+
+NOTES = """\
+<!-- setup: touch always -->
+Text.
+
+<!-- trial: takes minutes -->
+<!-- setup: touch only_trials -->
+<!-- small: 60s => 1s -->
+<!-- small: --fast => -->
+```console
+$ sleep 60s --fast
+60s
+```
+
+<!-- exit: 0 or 4 -->
+```console
+$ (exit 4)
+```
+<!-- not run: takes hours -->
+<!-- setup: touch never -->
+<!-- teardown: touch never -->
+```console
+$ sleep 1h
+```
+"""
+
+
+def test_notes_apply_to_the_block_after_them():
+    page = read_page(Path("page.md"), NOTES)
+    allowed = Command(15, "(exit 4)", None, (0, 4))
+    assert page.steps == [Command(1, "touch always"), allowed]
+    assert [command.text for command in page.skipped] == ["sleep 60s --fast", "sleep 1h"]
+    assert page.has_trials
+    whole = read_page(Path("page.md"), NOTES, trials=True)
+    small = Command(9, "sleep 1s ", "1s")
+    assert whole.steps == [Command(1, "touch always"), Command(5, "touch only_trials"), small, allowed]
+    assert [command.text for command in whole.skipped] == ["sleep 1h"]
+    assert page.teardown == whole.teardown == []
+
+
+def test_a_replaced_text_must_occur_in_the_block():
+    with pytest.raises(WrongPage, match="line 1: the block does not contain '60 s'"):
+        read_page(Path("page.md"), "<!-- small: 60 s => 1s -->\n```console\n$ sleep 60s\n```\n")
+
+
+NEEDS = """\
+<!-- needs: greeter -->
+<!-- small: hello.example => $GREETER -->
+```console
+$ echo to hello.example
+to hello.example
+```
+<!-- needs: nobody -->
+<!-- setup: false -->
+<!-- teardown: false -->
+```console
+$ false
+```
+```console
+$ echo again $GREETER
+again hello, world
+```
+"""
+
+
+def test_services_export_variables_and_without_one_its_blocks_are_skipped(tmp_path):
+    running = []
+
+    @contextlib.contextmanager
+    def start(name):
+        if name == "nobody":
+            raise Missing("nobody is here")
+        running.append(name)
+        yield {"GREETER": "hello, world"}
+        running.remove(name)
+
+    assert run_page(read_page(Path("page.md"), NEEDS), tmp_path, start) == {"nobody": "nobody is here"}
+    assert running == []
 
 
 def test_the_state_folder_is_private_and_the_cache_is_not(tmp_path):

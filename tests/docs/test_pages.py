@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from console_page import Page, pages, read_page, run_page
+from page_services import start
 
 from commands import commands_of, open_folder
 from loadframe.cli.app import app
@@ -37,13 +38,35 @@ def _name(page: Page) -> str:
 
 def _marks(page: Page) -> list[pytest.MarkDecorator]:
     heavy = [pytest.mark.store, pytest.mark.slow] if page.heavy else []
-    return [*heavy, *([pytest.mark.trial] if _name(page) in TRIALS else [])]
+    return [*heavy, *([pytest.mark.trial, pytest.mark.timeout(1800)] if _name(page) in TRIALS else [])]
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES])
-def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page):
+def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page, request: pytest.FixtureRequest):
+    carry_out(page, request, patience=900 if _name(page) in TRIALS else 300)
+
+
+#: Pages with blocks that only trials run. These run the whole page, since blocks use files of the blocks before.
+WHOLE = [read_page(page.path, trials=True) for page in ALL if page.has_trials]
+
+
+@pytest.mark.trial
+@pytest.mark.store
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page)) for page in WHOLE])
+def test_the_commands_of_the_whole_page_run_and_print_what_it_shows(page: Page, request: pytest.FixtureRequest):
+    carry_out(page, request, patience=900)
+
+
+def carry_out(page: Page, request: pytest.FixtureRequest, patience: float) -> None:
+    """Carry out a page with its services; skip the test, with the reasons, if blocks lacked a service.
+
+    `patience`: seconds for each command.
+    """
     with open_folder("docs") as folder:
-        run_page(page, folder)
+        missing = run_page(page, folder, start(request), patience)
+    if missing:
+        pytest.skip("; ".join(f"not run: blocks that need {name}: {reason}" for name, reason in missing.items()))
 
 
 COMMANDS = dict(commands_of(typer.main.get_group(app)))
