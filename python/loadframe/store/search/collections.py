@@ -1,8 +1,12 @@
 """Collections of the search family: data streams and rolling indices with their templates, and random documents."""
 
-from collections.abc import Mapping, Sequence
+import math
+import random
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
+from loadframe.base.errors import LoadframeError
 from loadframe.store.base import Sample
 
 #: Above the priority of the products' templates (100 to 200).
@@ -92,30 +96,85 @@ def _templates(request: Request, addresses: Sequence[str], place: str, *, compos
 #: Documents per request.
 _PAGE = 1000
 _KEEP_OPEN = "1m"
+#: Documents that are sampled together: neighbours in the order of writes.
+_RUN = 20
 
 
 def sample(request: Any, addresses: Sequence[str], name: str, documents: int, indices: Mapping[str, Any]) -> Sample:
-    """Return up to `documents` random documents, with settings and mappings of the newest index.
+    """Return up to `documents` documents in the order of writes, with settings and mappings of the newest index.
 
-    `indices` are the definitions of the indices behind the name, by index. Requests a scroll, and deletes it.
+    Draws runs of neighbours, so that the sample shows how they resemble each other; each document is equally likely.
+    Draws single documents if the sample is more than half of the collection, or if the store does not search the
+    sequence numbers of writes. `indices` are the definitions of the indices behind the name, by index. Requests a
+    scroll, and deletes it.
     """
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})
     definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
+    in_runs = request(addresses, "GET", f"/{name}/_count")["count"] > 2 * documents
+    draws = math.ceil(documents / _RUN) if in_runs else documents
+    found: dict[tuple[str, str], Any] = {}
+    with closing(_random_hits(request, addresses, name, min(draws, _PAGE))) as hits:
+        for hit in hits:
+            run = [hit]
+            if in_runs:
+                try:
+                    run = _run(request, addresses, name, hit, indices)
+                except LoadframeError:
+                    if found:
+                        raise
+                    in_runs = False
+            found |= {(each["_index"], each["_id"]): each for each in run if each.get("_source")}
+            if len(found) >= documents:
+                break
+    ordered = sorted(found.values(), key=lambda hit: (hit["_index"], hit.get("_seq_no", 0)))
+    chosen = sorted(random.sample(range(len(ordered)), min(documents, len(ordered))))
+    return Sample([ordered[place]["_source"] for place in chosen], definition)
+
+
+def _random_hits(request: Any, addresses: Sequence[str], name: str, size: int) -> Generator[dict[str, Any]]:
+    """Yield all hits in random order, requesting `size` at a time; deletes its scroll when closed."""
     query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
-    body = {"size": min(documents, _PAGE), "query": query}
+    body = {"size": size, "query": query, "seq_no_primary_term": True}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
-    sources: list[dict[str, Any]] = []
     try:
-        while (hits := answer["hits"]["hits"]) and len(sources) < documents:
-            sources += [hit["_source"] for hit in hits if hit.get("_source")]
-            if len(sources) < documents:
-                scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
-                answer = request(addresses, "POST", "/_search/scroll", scroll)
+        while hits := answer["hits"]["hits"]:
+            yield from hits
+            scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
+            answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
         request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
-    return Sample(sources[:documents], definition)
+
+
+def _run(
+    request: Any, addresses: Sequence[str], name: str, start: Mapping[str, Any], indices: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return about `_RUN` hits that were written one after the other, from a hit on.
+
+    After its index, the run continues in the next one, and after the last in the first: if it ended there, documents at
+    the beginning of an index would belong to fewer runs. LoadframeError if the store does not search sequence numbers.
+    """
+    names = sorted(indices)
+    first = names.index(start["_index"])
+    settings = indices[start["_index"]].get("settings", {}).get("index", {})
+    # Each shard numbers its documents from 0. With as many from each, none is less likely.
+    shards = int(settings.get("number_of_shards", 1))
+    size = shards * math.ceil(_RUN / shards)
+    run: list[dict[str, Any]] = []
+    for step in range(len(names) + 1):
+        low = 0 if step else start["_seq_no"]
+        # Where numbers are dense, the limit spares the store sorting all documents.
+        for limit in (low + 8 * size, None):
+            bounds = {"gte": low, **({"lt": limit} if limit else {})}
+            filters = [{"term": {"_index": names[(first + step) % len(names)]}}, {"range": {"_seq_no": bounds}}]
+            query = {"bool": {"filter": filters}}
+            body = {"size": size - len(run), "query": query, "sort": ["_seq_no"], "seq_no_primary_term": True}
+            run += request(addresses, "POST", f"/{name}/_search", body, repeatable=True)["hits"]["hits"]
+            if len(run) >= size:
+                return run
+            low = limit or low
+    return run
 
 
 def _without_type(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
