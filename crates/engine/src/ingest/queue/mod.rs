@@ -30,6 +30,10 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(2);
 /// Average interval between retries of all waiting batches together.
 const BETWEEN_RETRIES: Duration = Duration::from_millis(20);
 
+/// Time after the end of a source in which the store must settle an event. After that, the rest is left over, so that a
+/// store that does not recover ends the phase.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Answer to a client that asks for a batch.
 #[derive(Debug)]
 pub enum Next {
@@ -37,7 +41,7 @@ pub enum Next {
     Batch(InFlightBatch),
     /// Wait, at most until the instant if one is given.
     Wait(Option<Instant>),
-    /// The queue is empty and will stay so.
+    /// The queue is empty and will stay so, or the store has settled no event for [`PATIENCE`] after the source's end.
     Ended,
 }
 
@@ -130,6 +134,8 @@ struct State {
     ended: bool,
     /// Whether clients have stopped taking events.
     finished: bool,
+    /// When the source ended, or later, when an event was last settled.
+    progress: Option<Instant>,
 }
 
 impl Piece {
@@ -249,6 +255,9 @@ impl Queue {
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();
         let over = state.closed || state.readers == 0;
+        if over && now > *state.progress.get_or_insert(now) + PATIENCE {
+            return Next::Ended;
+        }
         let due = state.pieces.front().map(|piece| piece.due(self.flush));
         let full = state.waiting >= self.batch;
         let ready = over || full || state.bytes >= self.most || due.is_some_and(|due| due <= now);
@@ -313,6 +322,7 @@ impl Queue {
         let back_off = doubled.unwrap_or(SHORTEST_BACK_OFF).min(longest);
         in_flight.back_off = Some(back_off);
         in_flight.retry_at = Instant::now() + back_off;
+        state.progress = state.progress.filter(|_| stuck);
         state.kept.push(in_flight);
         drop(state);
         self.events.notify_one();
@@ -325,6 +335,7 @@ impl Queue {
         state.retrying -= usize::from(in_flight.back_off.is_some());
         let was_full = state.bytes >= self.most;
         state.bytes -= in_flight.batch.bytes.len() as u64;
+        state.progress = None;
         let (room, last) = (was_full && state.bytes < self.most, state.away == 0);
         let retries = !state.kept.is_empty();
         // Try the spill again: a full disk may have room now.
@@ -407,6 +418,21 @@ mod tests {
         let later = late + 10 * LONGEST_BACK_OFF;
         assert_eq!(line(take_batch(&queue, later).as_ref()), Some(2), "never two retries in a row");
         assert_eq!(line(take_batch(&queue, later).as_ref()), Some(0));
+    }
+
+    #[test]
+    fn a_store_that_settles_nothing_after_the_end_of_the_source_ends_the_queue() {
+        let queue = queue(1, 0..3);
+        queue.state().closed = true;
+        let mut now = Instant::now();
+        let stored = take_batch(&queue, now).unwrap();
+        now += PATIENCE;
+        queue.done(&stored);
+        let stuck = take_batch(&queue, now).unwrap();
+        queue.put_back(stuck, true);
+        assert!(take_batch(&queue, now + PATIENCE).is_some(), "a settled event prolongs the time");
+        assert!(matches!(queue.take(now + PATIENCE + LONGEST_BACK_OFF), Next::Ended));
+        assert!(queue.standing().waiting > 0);
     }
 
     #[test]
