@@ -49,7 +49,7 @@ impl Assertion {
         Self::read(form, variables).map_err(|error| error.within("assert"))
     }
 
-    /// Like `map`; its errors do not contain the word `assert`.
+    /// Does the work of `map`; its errors do not contain the word `assert`.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
         let recall = form.get("recall").map(|recall| Truth::read(recall, variables)).transpose()?;
@@ -121,8 +121,8 @@ impl Assertion {
         self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
     }
 
-    /// Checks the asserted fields of a JSON `document`; without a document, returns a failure. Names that begin with
-    /// `aggregations.` are looked up in the whole `answer`.
+    /// Returns a failure for the first asserted field that a JSON `document` lacks or that has another value, or if
+    /// there is no document. Names that begin with `aggregations.` are looked up in the whole `answer`.
     pub fn judge_json(&self, values: &Values, document: Option<&[u8]>, answer: &[u8]) -> Result<(), Failure> {
         for field in &self.fields {
             let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
@@ -154,7 +154,7 @@ impl Truth {
     }
 
     /// Returns the recall of `ids` against the first `k` true ids, and a failure if it is below `at_least`. If `of`
-    /// does not render to a list with ids, returns no recall and a failure.
+    /// does not render to a JSON list with ids, returns no recall and a failure.
     fn judge(&self, values: &Values, ids: &[String]) -> (Option<Recall>, Result<(), Failure>) {
         let mut rendered = Vec::new();
         self.of.render(values, &mut rendered);
@@ -210,10 +210,12 @@ pub fn assertion(message: String) -> Failure {
     Failure::new(ErrorClass::Assertion, message)
 }
 
-/// Whether two values are equal. Numbers compare by value: 1 equals 1.0.
+/// Whether two values are equal. Numbers compare by value: 1 equals 1.0. Of two integers, all digits count.
 pub fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        // As floating-point numbers, integers above 2^53 would equal their neighbours.
+        (Value::Number(a), Value::Number(b)) if !a.is_f64() && !b.is_f64() => a == b,
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| alike(a, b)))
@@ -257,6 +259,15 @@ mod tests {
             json!({"aggregations.a.buckets.0.doc_count": 5}),
         ] {
             assert_eq!(judged(json!({"fields": fields}), Some(&document)), Ok(()), "{fields}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_alike_by_value_and_integers_by_all_digits() {
+        let pairs = [("1", "1.0", true), ("9007199254740993", "9007199254740992", false), ("-1", "-1", true)];
+        for (one, other, expected) in pairs {
+            let [one, other] = [one, other].map(|json| serde_json::from_str::<Value>(json).unwrap());
+            assert_eq!(alike(&one, &other), expected, "{one} {other}");
         }
     }
 
