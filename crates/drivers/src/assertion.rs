@@ -49,6 +49,16 @@ impl Assertion {
         Self::read(form, variables).map_err(|error| error.within("assert"))
     }
 
+    /// Reads an assertion without `recall`, for an operation whose answers are not judged by it. Refuses `recall`,
+    /// unknown keys and wrong types.
+    pub fn map_without_recall(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
+        let assertion = Self::map(form, variables)?;
+        if assertion.has_recall() {
+            return Err(PlanError::new("assert: only a search in one request has \"recall\"; remove \"recall\""));
+        }
+        Ok(assertion)
+    }
+
     /// Does the work of `map`; its errors do not contain the word `assert`.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
@@ -317,6 +327,9 @@ mod tests {
         assert_eq!(judged(json!({"of": "${n}", "k": 3}), &["7"]), (None, Err(wrong)));
         assert!(Assertion::map(&json!({"recall": {"of": [1]}}), &variables).is_err());
         assert!(Assertion::map(&json!({"recall": {"of": [1], "k": 1, "at_least": 2}}), &variables).is_err());
+        let error = Assertion::map_without_recall(&json!({"recall": {"of": [1], "k": 1}}), &variables).unwrap_err();
+        assert!(error.message.contains("only a search in one request has \"recall\""), "{}", error.message);
+        assert!(Assertion::map_without_recall(&json!({"hits": 1}), &variables).is_ok());
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Operation {
         };
         let durability = form.get("durability").filter(|given| !given.is_null()).map(durability).transpose()?.flatten();
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
-        let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
+        let assertion =
+            assertion.map(|assert| Assertion::map_without_recall(assert, &context.variables)).transpose()?;
         if assertion.is_some() && matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads()) {
             return Err(PlanError::new(format!("{name:?} answers with nothing that such an assertion could be about")));
         }
@@ -88,7 +89,7 @@ impl Operation {
     }
 }
 
-/// Parses a durability level. Returns its protocol number, `None` for the level "none".
+/// Parses a durability level. Returns its protocol number, `None` for the level "none". Refuses other names.
 fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"durability\" wants a name, not {value}")))?;
     let names = DURABILITIES.iter().map(|(known, _)| *known);
@@ -96,7 +97,7 @@ fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     level.map(|(_, number)| *number).ok_or_else(|| PlanError::new(unknown("durability", name, names)))
 }
 
-/// Refuses a verb that reads or changes more fields than one request can.
+/// Refuses a verb that reads or changes more than 16 fields, the maximum of one request.
 fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
     let fields = match neutral {
         Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => write.document.len(),
@@ -108,7 +109,7 @@ fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
     if fields > FIELDS { Err(too_many()) } else { Ok(()) }
 }
 
-/// Returns the reason why a document id is invalid, if it is.
+/// Returns the reason why a document id is invalid: it is empty or longer than 250 bytes. `None` if it is valid.
 pub fn misnamed(id: &[u8]) -> Option<&'static str> {
     match id.len() {
         0 => Some("an id is empty"),
@@ -117,7 +118,8 @@ pub fn misnamed(id: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns the template of the JSON request body, from `{"statement": "...", "parameters": [...]}`.
+/// Returns the template of the JSON request body, from `{"statement": "...", "parameters": [...]}`, or with a mapping
+/// of named parameters. Refuses unknown keys and wrong types.
 fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["statement", "parameters"])?;
     let mut body = Map::new();
@@ -180,7 +182,7 @@ impl Buffers {
         })
     }
 
-    /// Appends the request that adds a document, and returns its vbucket.
+    /// Appends the request that adds a document with a drawn id, and returns its vbucket.
     fn insert(&mut self, write: &Write, bucket: &Bucket, durability: Option<u8>, values: &Values) -> u16 {
         self.key(&write.key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
@@ -190,7 +192,7 @@ impl Buffers {
         vbucket
     }
 
-    /// Appends the request for a whole document, and returns its vbucket.
+    /// Appends the request for a whole document with a drawn id, and returns its vbucket.
     fn get(&mut self, key: &Key, bucket: &Bucket, values: &Values) -> u16 {
         self.key(key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
@@ -211,8 +213,8 @@ impl Buffers {
         vbucket
     }
 
-    /// Replaces `request` by the change of some fields, and returns its vbucket. With [`Action::Upsert`], it creates a
-    /// missing document.
+    /// Replaces `request` by the change of some fields of a document, and returns its vbucket. With [`Action::Upsert`],
+    /// it creates a missing document. `durability` is the level's protocol number.
     pub fn change(
         &mut self,
         action: Action,
@@ -237,7 +239,7 @@ impl Buffers {
         vbucket
     }
 
-    /// Replaces `request` by the JSON body of a scan's statement.
+    /// Replaces `request` by the JSON body of a scan's statement. A count that is not an integer counts as 0.
     pub fn scan(&mut self, scan: &Scan, values: &Values) {
         self.request.clear();
         self.key(&scan.from, values);

@@ -24,6 +24,7 @@ use crate::timeout;
 /// Options of an operation besides its kind.
 const OPTIONS: [&str; 4] = ["timeout", "consistency", "assert", "capture"];
 
+/// The consistency levels, by their names in workloads.
 const CONSISTENCIES: [(&str, Consistency); 11] = [
     ("any", Consistency::Any),
     ("one", Consistency::One),
@@ -77,7 +78,8 @@ pub struct Native {
 
 impl Operation {
     /// Parses `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `number` is the operation's index, `register` holds
-    /// the daily tables of all operations, `timeout` is the default if the form has none.
+    /// the daily tables of all operations, `timeout` is the default if the form has none. Refuses unknown keys, wrong
+    /// types, and options that the kind ignores.
     pub fn map(
         form: &Value,
         number: usize,
@@ -114,7 +116,7 @@ impl Operation {
             Kind::Neutral(neutral, table)
         };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
-            Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
+            Some(assert) => Some(kind.asserted(Assertion::map_without_recall(assert, &context.variables)?)?),
             None => None,
         };
         let reads = match &kind {
@@ -143,8 +145,8 @@ impl Kind {
 }
 
 impl Native {
-    /// Parses `{"statement": "...", "values": [...], "consistency": "one"}` and returns the consistency level apart.
-    /// Refuses a statement with `${...}`.
+    /// Parses `{"statement": "...", "values": [...], "consistency": "one"}` and returns the consistency level, if any,
+    /// apart. Refuses unknown keys, wrong types, and a statement with `${...}`.
     fn map(argument: &Value, context: &Context) -> Result<(Self, Option<Consistency>), PlanError> {
         let form = Form::new(argument, &["statement", "values", "consistency"])?;
         let statement = form.text("statement")?.to_owned();

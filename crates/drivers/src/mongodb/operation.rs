@@ -89,6 +89,7 @@ pub enum Prefer {
     Nearest,
 }
 
+/// The write concerns, by their names in workloads.
 const CONCERNS: [(&str, Concern); 4] = [
     ("unacknowledged", Concern::Unacknowledged),
     ("acknowledged", Concern::Acknowledged),
@@ -96,6 +97,7 @@ const CONCERNS: [(&str, Concern); 4] = [
     ("majority", Concern::Majority),
 ];
 
+/// The read preferences, by their names in workloads.
 const PREFERENCES: [(&str, Prefer); 5] = [
     ("primary", Prefer::Primary),
     ("primary_preferred", Prefer::PrimaryPreferred),
@@ -119,7 +121,8 @@ impl Prefer {
 
 impl Operation {
     /// Parses `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `register` holds the daily collections of all
-    /// operations, `timeout` is the default if the form has none.
+    /// operations, `timeout` is the default if the form has none. Refuses unknown keys, wrong types, and options that
+    /// the kind ignores.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -163,7 +166,7 @@ impl Operation {
             }
         };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
-            Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
+            Some(assert) => Some(kind.asserted(Assertion::map_without_recall(assert, variables)?)?),
             None => None,
         };
         let reads = match &kind {
@@ -253,7 +256,8 @@ fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> 
     Template::json(&Value::Object(command), variables)
 }
 
-/// Returns the template of an `aggregate` command, from a collection and a list of stages.
+/// Returns the template of an `aggregate` command, from a collection and a list of stages. Refuses unknown keys, and a
+/// list of other values than mappings.
 fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["collection", "pipeline"])?;
     let pipeline = form.require("pipeline")?;
@@ -264,7 +268,7 @@ fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanEr
     Template::json(&command, variables)
 }
 
-/// Returns the template of a native command, such as `{"ping": 1}`.
+/// Returns the template of a native command, such as `{"ping": 1}`. Refuses an empty or other form.
 fn command(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     match argument.as_object() {
         Some(command) if !command.is_empty() => Template::json(argument, variables),

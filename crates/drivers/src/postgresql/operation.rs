@@ -30,6 +30,7 @@ pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
 /// The parts of a transaction that must roll back.
 pub const ROLLED_BACK_PARTS: [&str; 3] = ["begin", "statement", "rollback"];
 
+/// The isolation levels in workloads, each with its BEGIN statement.
 const ISOLATIONS: [(&str, &str); 3] = [
     ("read_committed", "BEGIN ISOLATION LEVEL READ COMMITTED"),
     ("repeatable_read", "BEGIN ISOLATION LEVEL REPEATABLE READ"),
@@ -96,7 +97,8 @@ pub struct Transaction {
 
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. `number` is the operation's index. `connect_options`
-    /// has the defaults of `timeout` and `read_from`.
+    /// has the defaults of `timeout` and `read_from`. Refuses unknown keys, wrong types, and options that the kind
+    /// ignores.
     pub fn map(
         form: &Value,
         number: usize,
@@ -126,7 +128,7 @@ impl Operation {
             None => ReadFrom::Primary,
         };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
-            Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
+            Some(assert) => Some(kind.asserted(Assertion::map_without_recall(assert, &context.variables)?)?),
             None => None,
         };
         let captures = Captures::of_documents(form, kind.answers().1, &context.variables)?;
@@ -196,7 +198,8 @@ impl Kind {
         Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements, end, expects_rollback }))
     }
 
-    /// Whether a server other than the primary may answer, as far as known here.
+    /// Whether a server other than the primary may answer. Statements and transactions may, because their effect is not
+    /// known.
     fn may_only_read(&self) -> bool {
         match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
@@ -228,7 +231,7 @@ impl Kind {
 
 impl Native {
     /// Maps `{"statement": "...", "values": [...], "rows": 1}`. `simple`: use the simple protocol. Refuses a statement
-    /// with `${...}`, and a wrong number of values.
+    /// with `${...}`, a wrong number of values, and transaction control that the driver sends itself.
     fn map(form: &Form, simple: bool, variables: &Variables) -> Result<Self, PlanError> {
         let text = form.text("statement")?;
         if text.contains("${") {

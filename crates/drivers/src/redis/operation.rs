@@ -77,7 +77,8 @@ impl Operation {
             Kind::Neutral(neutral, collection)
         };
         let assertion = form.get("assert").filter(|assert| !assert.is_null());
-        let assertion = assertion.map(|assert| Assertion::map(assert, &context.variables)).transpose()?;
+        let assertion =
+            assertion.map(|assert| Assertion::map_without_recall(assert, &context.variables)).transpose()?;
         if let Some(assertion) = &assertion {
             let reads = matches!(&kind, Kind::Neutral(neutral, _) if neutral.reads());
             if !(reads || matches!(kind, Kind::Command(_)))
@@ -95,7 +96,8 @@ impl Operation {
 }
 
 impl Command {
-    /// Reads a list of words, and finds the key among them by the command's name.
+    /// Reads a non-empty list of texts and numbers, which are the command's words, and finds the key among them by the
+    /// command's name. Refuses other values and unknown variables.
     fn map(argument: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("a list of words is wanted, not {argument}"));
         let list = argument.as_array().filter(|words| !words.is_empty()).ok_or_else(wrong)?;
@@ -121,7 +123,8 @@ impl Command {
         Ok(Self { key: (key < words.len()).then_some(key), words, is_exec: name == "EXEC" })
     }
 
-    /// Appends the command with drawn values to the request; returns the slot of its key, or `None` without a key.
+    /// Appends the command with drawn values to `buffers.request`; returns the slot of its key, or `None` without a
+    /// key.
     pub fn write(&self, values: &Values, buffers: &mut Buffers) -> Option<usize> {
         let Buffers { request, word, .. } = buffers;
         let mut writer = Writer::new(request, word);
@@ -167,7 +170,7 @@ impl Buffers {
         slot_of(&self.key)
     }
 
-    /// Starts the command for an action on the document of the key. This number of names and values must follow.
+    /// Starts the command for an action on the document of the last key. `fields` names and values must follow.
     pub fn begin(&mut self, action: Action, collection: &Collection, fields: usize) {
         let Self { request, word, key, id, .. } = self;
         let mut writer = Writer::new(request, word);
@@ -198,7 +201,7 @@ impl Buffers {
         writer.value(value);
     }
 
-    /// Appends the names and values of a document.
+    /// Appends the names and values of a document's fields.
     fn document(&mut self, document: &[(Template, Cell)], values: &Values) {
         for (name, cell) in document {
             let Self { request, word, value, .. } = self;
@@ -208,7 +211,7 @@ impl Buffers {
         }
     }
 
-    /// Appends a read; returns its slot. All fields if `fields` is empty.
+    /// Appends a read of a document; returns its slot. Reads all fields if `fields` is empty.
     pub fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> usize {
         let slot = self.key(key, values);
         let Self { request, word, key, .. } = self;
@@ -220,7 +223,7 @@ impl Buffers {
         slot
     }
 
-    /// Appends an action on one document; returns its slot.
+    /// Appends an action on one document, with its fields; returns the slot of its key.
     pub fn write(&mut self, action: Action, write: &Write, collection: &Collection, values: &Values) -> usize {
         let slot = self.key(&write.key, values);
         self.begin(action, collection, write.document.len());
@@ -228,7 +231,7 @@ impl Buffers {
         slot
     }
 
-    /// Appends the deletion of a document; returns its slot.
+    /// Appends the deletion of a document; returns the slot of its key.
     fn delete(&mut self, key: &Key, collection: &Collection, values: &Values) -> usize {
         let slot = self.key(key, values);
         self.begin(Action::Delete, collection, 0);

@@ -81,6 +81,7 @@ struct MappedSteps {
 }
 
 impl From<(Request, Judge)> for MappedSteps {
+    /// Creates the steps of an operation with this one request.
     fn from((request, judge): (Request, Judge)) -> Self {
         Self::of(SearchStep::new(request, judge))
     }
@@ -163,7 +164,7 @@ struct Mapping<'a> {
 
 impl Operation {
     /// Maps `{"search": {...}, "timeout": 5}`. `register` holds the generations of all operations, `timeout` is the
-    /// default. Refuses options that do not fit the kind.
+    /// default. Refuses an unknown kind, options that do not fit the kind, unknown keys and wrong types.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -191,6 +192,9 @@ impl Operation {
         }
         .map_err(|error| error.within(kind))?;
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) if pages.is_some() => {
+                Some(asserted(Assertion::map_without_recall(assert, &context.variables)?, step.judge, kind)?)
+            }
             Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
             None => None,
         };
@@ -281,6 +285,7 @@ fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion,
     Ok(assertion)
 }
 
+/// A request and how to judge its answer, or why the form is refused.
 type Mapped = Result<(Request, Judge), PlanError>;
 
 impl Mapping<'_> {
@@ -289,17 +294,18 @@ impl Mapping<'_> {
         &self.context.variables
     }
 
-    /// Returns a JSON body with a template for `value`.
+    /// Returns a JSON body with a template for `value`. Refuses unknown variables.
     fn json(&self, value: &Value) -> Result<Body, PlanError> {
         Template::json(value, self.variables()).map(Body::Json)
     }
 
-    /// Returns the request head `METHOD /collection`.
+    /// Returns the request head `METHOD /collection`. Refuses a form without a collection.
     fn line(&self, method: &str, form: &Form) -> Result<RequestHead<'_>, PlanError> {
         RequestHead::new(method, self.variables()).segment(form.text("collection")?)
     }
 
-    /// Returns the request head `METHOD /collection/place/id`.
+    /// Returns the request head `METHOD /collection/place/id`, or with a verb behind the id. Refuses a form without
+    /// `collection` or `id`.
     fn at(&self, method: &str, form: &Form, place: DocumentPath) -> Result<RequestHead<'_>, PlanError> {
         let line = self.line(method, form)?.segment(place.before)?.segment(&id("id", form.require("id")?)?)?;
         match place.behind {
@@ -309,7 +315,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Converts a document id, a number or a text, to text. `key` names it in the error.
+/// Converts a document id, a number or a non-empty text, to text. Refuses other values; `key` names it in the error.
 fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
@@ -318,7 +324,7 @@ fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     }
 }
 
-/// Appends the routing value to the query string, if given.
+/// Appends the routing value, a number or a text, to the query string, if given. Refuses other values.
 fn routed<'a>(line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     match form.get("routing") {
         Some(routing) => line.parameter("routing", &id("routing", routing)?.into()),
@@ -326,7 +332,8 @@ fn routed<'a>(line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, Pla
     }
 }
 
-/// Appends the query parameters of a form.
+/// Appends the query parameters in the mapping `parameters` of a form, if given. Refuses values that are lists or
+/// mappings.
 fn parameters<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     if form.get("parameters").is_some() {
         for (name, value) in form.mapping("parameters")?.as_object().into_iter().flatten() {

@@ -278,6 +278,10 @@ fn a_bad_form_is_refused_with_the_reason() {
             "assert: only searches have hits, and this is refresh",
         ),
         (
+            json!({"scroll": {"collection": "c", "size": 5}, "assert": {"recall": {"of": [1], "k": 1}}}),
+            "assert: only a search in one request has \"recall\"; remove \"recall\"",
+        ),
+        (
             json!({"delete": {"collection": "c", "id": 1}, "assert": {"fields": {"a": 1}}}),
             "assert: \"fields\" requires an operation that reads documents, not delete",
         ),
