@@ -44,7 +44,8 @@ impl Driver for Search {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         Ok(Self {
             http: Http1::new(target)?,
@@ -63,7 +64,8 @@ impl Driver for Search {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, (&self.dialect, &self.register), self.http.timeout())
     }
@@ -108,7 +110,8 @@ impl Driver for Search {
         self.http.unreachable()
     }
 
-    /// Limits the open connections of all clients to `connections`, divided among `workers` threads.
+    /// Limits the open connections of all clients to `connections`, divided among `workers` threads. Refuses a number
+    /// with which a worker could not reach each host.
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }
@@ -183,7 +186,7 @@ impl Driver for Search {
         }
     }
 
-    /// Returns the captured values of the client's current user.
+    /// Returns the captured values of the client's current user; never `None`.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
     }
@@ -207,7 +210,8 @@ impl Driver for Search {
         Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Returns the request for a batch of events as text without sending it.
+    /// Returns the request for a batch of events as text without sending it; `None` if the operation does not ingest
+    /// events.
     fn render_events(
         &self,
         connection: &mut Connection,
@@ -260,8 +264,8 @@ impl Driver for Search {
 const FIRST: usize = 2;
 
 impl Search {
-    /// Executes the operation with the captured values of its user, and captures values from its answer. Calls `seen`
-    /// with each request and its reply.
+    /// Executes the operation with the captured values of its user, and captures values from its answer if it succeeds.
+    /// Calls `seen` with each request and its reply.
     async fn remember(
         &self,
         connection: &mut Connection,
@@ -284,8 +288,8 @@ impl Search {
         reply
     }
 
-    /// Executes the operation's steps, until one fails; calls `seen` with each request and its reply. Returns one reply
-    /// for all.
+    /// Executes the operation's steps, until one fails or the time is up, which is a failure too; calls `seen` with
+    /// each request and its reply. Returns one reply for all.
     async fn run(
         &self,
         connection: &mut Connection,
@@ -315,7 +319,11 @@ impl Search {
         let mut good = tally.add(0, first);
         let mut before = step;
         for (name, step) in (1..).zip(then) {
-            if !good || limit.has_passed() {
+            if !good {
+                break;
+            }
+            if let Some(late) = overdue(limit, connection.node()) {
+                tally.join(late);
                 break;
             }
             if let Some(keep) = &before.keep {
@@ -332,7 +340,8 @@ impl Search {
         Reply { documents, ..tally.finish() }
     }
 
-    /// Sends a request, waits for its answer and judges it, also by the workload's assertion if given.
+    /// Sends a request, waits for its answer and judges it, also by the workload's assertion if given. The reply to a
+    /// failure counts documents only if each succeeds or fails on its own. The connection then holds the answer.
     async fn step(
         &self,
         connection: &mut Connection,
@@ -363,5 +372,26 @@ impl Search {
             }
             Err(reply) => reply,
         }
+    }
+}
+
+/// Returns the reply of a step that is not sent to `node`, because the time of its operation is up; `None` if it is not.
+fn overdue(limit: Limit, node: u16) -> Option<Reply> {
+    limit.has_passed().then(|| Reply { node, ..Reply::unsent(limit.missed()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loadframe_engine::driver::ErrorClass;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_whose_time_is_up_before_its_last_step_fails() {
+        let late = overdue(Limit::starting_now(Duration::ZERO), 3).unwrap();
+        assert_eq!((late.outcome.unwrap_err().class, late.node), (ErrorClass::Timeout, 3));
+        assert!(overdue(Limit::starting_now(Duration::from_secs(60)), 3).is_none());
     }
 }
