@@ -59,7 +59,8 @@ impl Driver for Couchbase {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let connect_options = ConnectOptions::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
@@ -76,7 +77,8 @@ impl Driver for Couchbase {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes)
     }
@@ -101,16 +103,22 @@ impl Driver for Couchbase {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Fetches the configuration of all buckets. Returns an error if the server rejects the credentials.
+    /// Fetches the configuration of all buckets, or the query nodes if there are only statements. Fails if the server
+    /// rejects the credentials; ignores other failures.
     async fn verify(&self) -> Result<(), PlanError> {
-        for bucket in self.nodes.buckets() {
-            let limit = Limit::starting_now(self.nodes.connect_options.timeout);
-            DiscoveryError::refusal(self.nodes.discover(&bucket, limit).await)?;
+        let limit = || Limit::starting_now(self.nodes.connect_options.timeout);
+        let buckets = self.nodes.buckets();
+        for bucket in &buckets {
+            DiscoveryError::refusal(self.nodes.discover(bucket, limit()).await)?;
+        }
+        if buckets.is_empty() {
+            DiscoveryError::refusal(self.nodes.discover_query(limit()).await)?;
         }
         Ok(())
     }
 
-    /// Changes the target's hosts while load runs, and marks the buckets' configurations as possibly outdated.
+    /// Changes the target's hosts while load runs, and marks the buckets' configurations as possibly outdated. Refuses
+    /// hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.topology.set_hosts(hosts)?;
         self.nodes.buckets().iter().for_each(|bucket| bucket.doubt());
@@ -166,6 +174,11 @@ impl Couchbase {
         let Connection { connections, statements, buffers, memory, shown } = connection;
         let (neutral, bucket) = match &operation.kind {
             Kind::Query(body) => {
+                if self.nodes.query(0).is_none()
+                    && let Err(error) = self.nodes.discover_query(limit).await
+                {
+                    return Reply::unsent(error.into());
+                }
                 buffers.request.clear();
                 body.render(values, &mut buffers.request);
                 let request = statement::Request { body: &buffers.request, turn: values.draw.turn, limit };
@@ -232,7 +245,8 @@ impl Couchbase {
         .await
     }
 
-    /// Fetches a bucket's vbuckets if they are unknown. Refreshes them in the background if they may be outdated.
+    /// Fetches a bucket's vbuckets, within `limit`, if they are unknown; fails if no host has them. If they may be
+    /// outdated, starts to refresh them in the background.
     async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {
             return Ok(self.nodes.discover(bucket, limit).await?);

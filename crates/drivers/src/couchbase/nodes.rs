@@ -11,7 +11,7 @@ use loadframe_engine::plan::PlanError;
 use super::answer::client;
 use super::connection::ConnectOptions;
 use super::http_service;
-use super::vbuckets::{Configuration, ServiceAddress, Vbuckets};
+use super::vbuckets::{Configuration, NodeServices, ServiceAddress, Vbuckets};
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Paths of a bucket's configuration: the short form, then the long form for servers that lack the short one.
 const PLACES: [&str; 2] = ["/pools/default/b/", "/pools/default/buckets/"];
+
+/// Path of the list of all nodes and their services.
+const SERVICES: &str = "/pools/default/nodeServices";
 
 /// The error for a node that answers every request with 401 or 403.
 const REFUSED: &str = "the server does not know that user and password, or does not let them in";
@@ -80,7 +83,8 @@ impl CouchbaseNodes {
         }
     }
 
-    /// Returns the bucket of that name, and adds it if it is new. Refuses invalid names.
+    /// Returns the bucket of that name, and adds it if it is new. Refuses a name with other characters than letters,
+    /// digits, `.`, `_` and `-`. Does not contact the store.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
             return Err(PlanError::new(format!(
@@ -133,8 +137,8 @@ impl CouchbaseNodes {
         outcome
     }
 
-    /// Asks a host for the bucket's configuration and learns it. Returns the failure if the host does not have a
-    /// usable one.
+    /// Asks a host for the bucket's configuration, within `limit`, and learns it. Fails if the host is unreachable,
+    /// refuses the credentials, or does not have a usable one.
     async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         for place in PLACES {
             let path = format!("{place}{}", bucket.name);
@@ -157,8 +161,8 @@ impl CouchbaseNodes {
         Err(client(&format!("the bucket {:?} does not exist", bucket.name)).into())
     }
 
-    /// Applies a configuration that `host` sent: the vbuckets' nodes and the query nodes. Returns false if `json` is
-    /// not a configuration. Ignores an older revision than the known one.
+    /// Applies a configuration that `host` sent, in JSON: the vbuckets' nodes and the query nodes, whose names it
+    /// resolves. Returns false if `json` is not a configuration. Ignores an older revision than the known one.
     pub async fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
         let Some(configuration) = Configuration::parse(json) else { return false };
         if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
@@ -171,12 +175,52 @@ impl CouchbaseNodes {
             numbers.push(self.known.number_of(&seat.address, &seat.name).await.ok());
         }
         bucket.vbuckets.set(configuration.owners().map(|place| place.and_then(|place| *numbers.get(place)?)));
+        self.learn_query(&configuration.query(&host.name, tls)).await;
+        true
+    }
+
+    /// Fetches the nodes of the query service from the first host that lists them, within `limit`. The error is the last
+    /// host's. Statements name no bucket, whose configuration would list them.
+    pub async fn discover_query(&self, limit: Limit) -> Result<(), DiscoveryError> {
+        let mut outcome = Err(DiscoveryError::Failed(unserved()));
+        for node in self.topology.members().iter() {
+            outcome = self.ask_services(&node.host, limit.at_most(PATIENCE)).await;
+            if outcome.is_ok() {
+                node.rise();
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Asks a host for the nodes of the query service, within `limit`, and learns them. Fails if the host is unreachable,
+    /// refuses the credentials, or does not list any.
+    async fn ask_services(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
+        let answer = http_service::get(host, &self.connect_options, SERVICES, limit).await?;
+        let services = match answer.status() {
+            200 => NodeServices::parse(answer.body()),
+            401 | 403 => return Err(DiscoveryError::Refused(client(REFUSED))),
+            _ => None,
+        };
+        let Some(services) = services else {
+            let message = format!("{SERVICES} was answered with {}, and without nodes", answer.status());
+            return Err(Failure::new(ErrorClass::Server, message).into());
+        };
+        let seats = services.query(&host.name, self.connect_options.tls.is_some());
+        if seats.is_empty() {
+            return Err(no_query_node().into());
+        }
+        limit.within(self.learn_query(&seats)).await.ok_or_else(|| limit.missed())?;
+        Ok(())
+    }
+
+    /// Stores the nodes of the query service at these addresses, whose names it resolves.
+    async fn learn_query(&self, seats: &[ServiceAddress]) {
         let mut query = Vec::new();
-        for seat in configuration.query(&host.name, tls) {
-            query.extend(self.asked(&seat).await);
+        for seat in seats {
+            query.extend(self.asked(seat).await);
         }
         self.query.store(Arc::new(query));
-        true
     }
 
     /// Resolves a node of the query service. Returns its address, and its number, which is that of its document service
@@ -195,4 +239,49 @@ impl CouchbaseNodes {
 pub fn unserved() -> Failure {
     let message = "no node has that part of the bucket".to_owned();
     Failure::new(ErrorClass::Server, message)
+}
+
+/// The failure of a statement when no node runs the query service.
+pub fn no_query_node() -> Failure {
+    client("no node of the cluster answers statements")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use loadframe_engine::plan::{Spread, Target};
+
+    use super::*;
+
+    /// Statements alone must find the query service, because no operation names a bucket.
+    #[tokio::test]
+    async fn nodes_of_the_query_service_are_found_without_a_bucket() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut request, mut byte) = (Vec::new(), [0]);
+            while !request.ends_with(b"\r\n\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            let body =
+                r#"{"rev": 1, "nodesExt": [{"services": {"mgmt": 8091, "n1ql": 8093}}, {"services": {"kv": 1}}]}"#;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        let hosts = [format!("127.0.0.1:{port}")];
+        let target: Target =
+            serde_json::from_value(serde_json::json!({"driver": "couchbase", "hosts": hosts})).unwrap();
+        let topology = Arc::new(Topology::new(&hosts, Spread::Fixed, None).unwrap());
+        let nodes = CouchbaseNodes::new(topology, ConnectOptions::new(&target).unwrap());
+        assert!(nodes.query(0).is_none());
+        nodes.discover_query(Limit::starting_now(Duration::from_secs(30))).await.unwrap();
+        let (_, host) = nodes.query(0).unwrap();
+        assert_eq!((host.text.as_str(), nodes.query(1).unwrap().1.text.as_str()), ("127.0.0.1:8093", "127.0.0.1:8093"));
+        assert!(server.join().unwrap().starts_with("GET /pools/default/nodeServices HTTP/1.1\r\n"));
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, from_slice, to_string_pretty};
 
 use super::answer::client;
 use super::http_service::{Service, head};
-use super::nodes::CouchbaseNodes;
+use super::nodes::{CouchbaseNodes, no_query_node};
 use super::operation::Operation;
 use crate::capture::Memory;
 use crate::excerpt::excerpt;
@@ -17,6 +17,7 @@ use crate::net::route::element;
 use loadframe_engine::util::json::Cursor;
 use loadframe_engine::util::trace::Trace;
 
+/// Path of the query service.
 const PATH: &str = "/query/service";
 
 /// One client's connections, by node number.
@@ -37,8 +38,8 @@ pub struct Request<'a> {
 }
 
 impl Statements {
-    /// Sends a request and judges its answer. Captures values into `memory`, and puts request and answer into `shown`
-    /// if set.
+    /// Sends a statement to a query node and judges its answer. Captures values into `memory`, and puts request and
+    /// answer into `shown` if set. Returns the reply, with the number of results as documents.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -73,7 +74,7 @@ impl Statements {
         trace: Option<&Trace>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
         let Some((node, host)) = nodes.query(turn) else {
-            return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
+            return (Exchanged::never(), 0, Err(no_query_node()));
         };
         let service = element(&mut self.services, usize::from(node));
         if let Err(failure) = service.open(&host, &nodes.connect_options, limit).await {
@@ -85,7 +86,8 @@ impl Statements {
     }
 }
 
-/// Checks errors, HTTP status and assertion of an answer, and captures values. Returns the number of results.
+/// Checks errors, HTTP status and assertion of an answer, and captures values into `memory`. Returns the number of
+/// results; 0 without a list. Fails for an answer that is not JSON.
 pub(super) fn judge(
     operation: &Operation,
     (status, body): (u16, &[u8]),

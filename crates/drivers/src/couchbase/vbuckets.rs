@@ -12,7 +12,7 @@ const NOBODY: u16 = u16::MAX;
 /// CRC-32 table as in zlib, for the reflected polynomial 0xedb88320.
 const TABLE: [u32; 256] = table();
 
-/// Computes [`TABLE`].
+/// Computes [`TABLE`], at compile time.
 const fn table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -52,13 +52,13 @@ impl Vbuckets {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the vbucket of a key; 0 while the mapping is unknown.
+    /// Returns the vbucket of a key, below the number of vbuckets; 0 while the mapping is unknown.
     pub fn of(&self, key: &[u8]) -> u16 {
         let count = self.count.load(Ordering::Acquire).max(1);
         (((crc32(key) >> 16) & 0x7fff) as usize % count) as u16
     }
 
-    /// Returns the node that owns a vbucket, if any.
+    /// Returns the number of the node that owns a vbucket; `None` if no node does, or it is unknown.
     pub fn node(&self, vbucket: u16) -> Option<u16> {
         Some(self.nodes.get(usize::from(vbucket))?.load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }
@@ -86,6 +86,7 @@ pub struct Configuration {
     nodes_ext: Vec<NodeExt>,
 }
 
+/// The nodes with documents, and the nodes of each vbucket.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerMap {
@@ -95,6 +96,7 @@ struct ServerMap {
     v_bucket_map: Vec<Vec<i64>>,
 }
 
+/// A node and its services.
 #[derive(Debug, Deserialize)]
 struct NodeExt {
     hostname: Option<String>,
@@ -132,8 +134,8 @@ impl Configuration {
             .filter(|configuration| !configuration.v_bucket_server_map.v_bucket_map.is_empty())
     }
 
-    /// Returns the nodes with vbuckets, in index order. `host` is the host that sent the configuration; `tls` selects
-    /// encrypted ports.
+    /// Returns the addresses of the nodes with vbuckets, in index order. `host` is the host that sent the
+    /// configuration; `tls` selects encrypted ports.
     pub fn seats(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let with_host = |text: &str| text.replace("$HOST", host);
         let seat = |address: &String| {
@@ -152,15 +154,41 @@ impl Configuration {
         self.v_bucket_server_map.v_bucket_map.iter().map(owner)
     }
 
-    /// Returns the addresses of the query service. `host` is the host that sent the configuration; `tls` selects
-    /// encrypted ports.
+    /// Returns the addresses of the query service; empty if no node has it. `host` is the host that sent the
+    /// configuration; `tls` selects encrypted ports.
     pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
-        let seat = |ext: &NodeExt| {
-            let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
-            Some(ServiceAddress { name: ext.management(host, tls).unwrap_or_else(|| address.clone()), address })
-        };
-        self.nodes_ext.iter().filter_map(seat).collect()
+        query(&self.nodes_ext, host, tls)
     }
+}
+
+/// All nodes of a cluster and their services.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeServices {
+    nodes_ext: Vec<NodeExt>,
+}
+
+impl NodeServices {
+    /// Parses JSON. Returns `None` if it is not a list of nodes.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// Returns the addresses of the query service; empty if no node has it. `host` is the host that sent the list; `tls`
+    /// selects encrypted ports.
+    pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
+        query(&self.nodes_ext, host, tls)
+    }
+}
+
+/// Returns the addresses of the query service on these nodes. `host` replaces a missing host name; `tls` selects
+/// encrypted ports.
+fn query(nodes: &[NodeExt], host: &str, tls: bool) -> Vec<ServiceAddress> {
+    let seat = |ext: &NodeExt| {
+        let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
+        Some(ServiceAddress { name: ext.management(host, tls).unwrap_or_else(|| address.clone()), address })
+    };
+    nodes.iter().filter_map(seat).collect()
 }
 
 impl NodeExt {
@@ -171,12 +199,14 @@ impl NodeExt {
         port.map(|port| if bare { format!("[{name}]:{port}") } else { format!("{name}:{port}") })
     }
 
-    /// Returns the address of the key-value service, or `None` if the node lacks it.
+    /// Returns the `name:port` of the key-value service, or `None` if the node lacks it. `host` replaces a missing host
+    /// name; `tls` selects the encrypted port.
     fn kv(&self, host: &str, tls: bool) -> Option<String> {
         self.at(host, if tls { self.services.kv_tls } else { self.services.kv })
     }
 
-    /// Returns the address of the management service, or `None` if the node lacks it.
+    /// Returns the `name:port` of the management service, or `None` if the node lacks it. `host` replaces a missing
+    /// host name; `tls` selects the encrypted port.
     fn management(&self, host: &str, tls: bool) -> Option<String> {
         self.at(host, if tls { self.services.mgmt_tls } else { self.services.mgmt })
     }
