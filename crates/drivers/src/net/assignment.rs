@@ -25,14 +25,14 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Assigns a home to client number `client`.
+    /// Adds client number `client` to the topology, and selects its home. Takes the topology's lock.
     pub fn new(topology: Arc<Topology>, client: u64) -> Self {
         let (slot, seen, members, home) = topology.join_client(client);
         Self { topology, client, slot, seen, members, home, at: home, chosen: None }
     }
 
-    /// Checks whether the hosts changed, and returns true if so. The caller must then close connections to nodes that
-    /// left.
+    /// Updates the client's view if the hosts have changed since the last call, and returns whether they have. If the
+    /// selected node has left, selects the home. After true, the caller must close connections to nodes that left.
     pub fn look(&mut self) -> bool {
         if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
             return false;
@@ -50,12 +50,13 @@ impl Assignment {
         true
     }
 
-    /// The number of the client's home.
+    /// Returns the number of the client's home, the node that it uses with a fixed spread while that is up.
     pub fn home(&self) -> u16 {
         self.members[self.home].number
     }
 
-    /// Makes node `number` the client's home, as chosen by the engine. `keep`: connections to other nodes stay open.
+    /// Makes node `number` the client's home, as chosen by the engine; the next `turn` selects it. If the client's view
+    /// lacks the node, the home changes when the node joins. `keep`: connections to other nodes stay open.
     pub fn turn_to(&mut self, number: u16, keep: bool) {
         self.chosen = Some((number, keep));
         if self.members[self.home].number != number
@@ -65,12 +66,15 @@ impl Assignment {
         }
     }
 
-    /// Whether the node belongs to the target, according to the client's view.
+    /// Whether node `number` belongs to the target, according to the last `look`.
     pub fn has(&self, number: usize) -> bool {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
 
-    /// Selects the node for a request by its `turn`, whether the node is up or down. For a down home, starts a check.
+    /// Selects the node for a request by the spread: the node at index `turn` modulo the number of nodes (round robin),
+    /// the up node with the fewest requests in flight (all), or the home (fixed). A client that has left its home
+    /// because it was down returns once it is up; until then this starts checks of the home. The selected node may be
+    /// down.
     pub fn turn(&mut self, turn: u64) {
         match self.topology.spread {
             Spread::RoundRobin => self.at = (turn % self.members.len() as u64) as usize,
@@ -81,7 +85,8 @@ impl Assignment {
         }
     }
 
-    /// Selects another node by `turn` if the selected one is down and there are others. Called when it lacks a
+    /// Selects an up node if the selected one is down and there are others, and starts a check of the down one. The
+    /// choice follows `turn`, or the client's number with a fixed spread. Called when the selected node lacks a
     /// connection.
     pub fn detour(&mut self, turn: u64) {
         // A single node is always tried.
@@ -99,8 +104,8 @@ impl Assignment {
         self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }
 
-    /// Returns the index of the up node with the fewest requests in flight; ties take turns by `k`. Starts checks of
-    /// down nodes.
+    /// Returns the index, among the members, of the up node with the fewest requests in flight; ties take turns by `k`.
+    /// If all are down, returns `k` modulo the number of members. Starts checks of down nodes.
     fn idlest(&self, k: u64) -> usize {
         let count = self.members.len();
         let first = (k % count as u64) as usize;

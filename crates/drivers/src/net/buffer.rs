@@ -19,7 +19,8 @@ pub struct AnswerBuffer {
 }
 
 impl AnswerBuffer {
-    /// Clears the buffer for the next answer; shrinks it if the last answer used little of it.
+    /// Clears the buffer for the next answer. Shrinks it to 1 MiB if it is larger and the last answer used less than a
+    /// quarter.
     pub fn begin(&mut self) {
         if self.bytes.len() > SPARE && self.filled < self.bytes.len() / 4 {
             self.bytes.truncate(SPARE);
@@ -28,7 +29,8 @@ impl AnswerBuffer {
         self.filled = 0;
     }
 
-    /// The unused part, never empty, to write the next bytes to; `None` if the answer already has `limit` bytes.
+    /// Returns the unused part, never empty, to write the next bytes to; `None` if the answer already has `limit`
+    /// bytes. Grows a full buffer.
     pub fn space(&mut self, limit: usize) -> Option<&mut [u8]> {
         if self.is_full() {
             if self.filled >= limit {

@@ -40,9 +40,11 @@ impl<F: Frame> Client<F> {
         &mut self.answer
     }
 
-    /// Sends a request that consists of `parts` and reads the answer, which `answer` holds until the next call. Fails
-    /// if no complete answer arrives. Sets `wire` to `None` if the connection cannot be used again. If the server
-    /// answers before it has read the whole request, that answer counts.
+    /// Sends a request that consists of `parts` (such as head and body) over the open connection `wire`, and reads the
+    /// answer, which `answer` holds until the next call. Returns the times and bytes, also after a failure: a timeout
+    /// at `limit.due`, or a missing, broken or malformed connection or answer. Sets `wire` to `None` and counts a lost
+    /// connection if it cannot be used again. If the server answers before it has read the whole request, that answer
+    /// counts.
     pub async fn speak(
         &mut self,
         wire: &mut Option<Wire>,
@@ -109,7 +111,7 @@ impl Outgoing<'_> {
         self.written == self.parts[0].len() + self.parts[1].len()
     }
 
-    /// Writes until the socket is full or the request is sent. Keeps a write error in `trouble`.
+    /// Writes until the socket is full or the request is sent, then flushes. Keeps a write error in `trouble`.
     fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
         while !self.is_written() && self.trouble.is_none() {
             let [head, body] = self.parts;
@@ -139,6 +141,7 @@ impl Outgoing<'_> {
 
 /// Reads the available bytes. Ready when the answer is complete, can never be complete, or exceeds the limit. The limit
 /// is checked here too, because the timer alone would miss an answer that never pauses. Sets `done` after each read.
+/// The result is a failure if the answer is not complete.
 fn poll_answer(
     wire: &mut Wire,
     answer: &mut impl Frame,

@@ -22,7 +22,8 @@ pub struct ConnectOptions<U = User> {
 }
 
 impl<U: From<User>> ConnectOptions<U> {
-    /// Reads certificates and the user. Refuses compression and credentials other than a password.
+    /// Reads the certificates and the user of `target`. Refuses compression, credentials other than a password, and
+    /// unusable certificates.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let user = user(target)?.map(U::from);
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?;

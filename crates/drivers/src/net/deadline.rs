@@ -51,8 +51,8 @@ impl Limit {
         Failure::new(ErrorClass::Timeout, format!("no answer within {} s", self.timeout.as_secs_f64()))
     }
 
-    /// Returns the result of `part` of the request, or `None` if the time is up first. Creates a timer, so use it only
-    /// for rare operations. These are boxed: the futures of requests contain them, and are copied.
+    /// Returns the result of `part` of the request, or `None` if the time is up first. Allocates a box and a timer, so
+    /// use it only for rare operations. The box keeps the futures of requests, which contain this one, small.
     pub fn within<F: Future>(self, part: F) -> impl Future<Output = Option<F::Output>> {
         let (mut part, mut deadline) = (Box::pin(part), Deadline::default());
         poll_fn(move |cx| match part.as_mut().poll(cx) {
@@ -145,7 +145,7 @@ impl Deadline {
         }
     }
 
-    /// Ready once `due`, for which the timer is armed, has passed.
+    /// Ready once `due` has passed, for which the timer must be armed; ready at once if no timer was ever armed.
     pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let Some(clock) = &mut self.0 else { return Poll::Ready(()) };
         loop {

@@ -16,9 +16,10 @@ use loadframe_engine::driver::{Failure, Overhead, Reply};
 pub trait Frame {
     /// The error of a malformed answer; users see its text.
     type Error: Display;
-    /// The buffer for the next bytes; never empty.
+    /// Returns the buffer for the next bytes; never empty. Fails if the answer is too long.
     fn space(&mut self) -> Result<&mut [u8], Self::Error>;
-    /// Adds the `count` bytes that were written to `space`. Returns whether the answer is complete.
+    /// Adds the `count` bytes that were written to `space`. Returns whether the answer is complete; fails if it is
+    /// malformed.
     fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
     /// Handles the end of the connection by the peer. Returns whether this completes the answer.
     fn end(&mut self) -> bool;
@@ -56,7 +57,7 @@ impl Exchanged {
         Self { sent, done, bytes_sent: 0, bytes_received: 0, overhead: Overhead::default() }
     }
 
-    /// Returns the exchange of a request that is given up now, after the exchange `before`, if any.
+    /// Returns the exchange of a request that is given up now. It has the duration and bytes of `before`, or none.
     pub fn given_up(before: Option<Self>) -> Self {
         Self::never().after(before)
     }
@@ -80,14 +81,16 @@ impl Exchanged {
         self.reply(node, documents, judged.map(drop))
     }
 
-    /// Times a request of a library that hides its connection. The time includes the library's encoding and queues.
+    /// Awaits `request`, for a library that hides its connection. Returns its times, with zero bytes, and its result.
+    /// The time includes the library's encoding and queues.
     pub async fn around<T>(request: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let outcome = request.await;
         (Self::between(sent, Instant::now()), outcome)
     }
 
-    /// Combines this exchange with a concurrent one of the same request, if any.
+    /// Combines this exchange with a concurrent one of the same request, if any: from the first start to the last end,
+    /// with the bytes of both.
     pub fn beside(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
         let times = |exchanged: &Self| (exchanged.overhead, (exchanged.sent, exchanged.done));

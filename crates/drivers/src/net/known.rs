@@ -26,7 +26,9 @@ impl Known {
         self.hosts.load().get(usize::from(number)).cloned()
     }
 
-    /// Returns the number of the node at `address` (`host:port`). An unknown node gets a new number.
+    /// Returns the number of the node at `address` (`host:port`). If no node has this text, resolves it without
+    /// blocking, and looks for a node with one of its IP addresses; an unknown node gets a new number. Fails if the
+    /// name cannot be resolved, or after 65,536 nodes.
     pub async fn number(&self, address: &str) -> Result<u16, PlanError> {
         let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
         if let Some(number) = place(&self.hosts.load()) {
@@ -44,7 +46,8 @@ impl Known {
         u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
 
-    /// Like `number`, for a node that the records call `name`. Renames a known node.
+    /// Returns the number of the node at `address` (`host:port`), as `number` does, and sets the node's name in the
+    /// records to `name`. Fails if `address` cannot be resolved.
     pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address).await?;
         let _one = self.change();

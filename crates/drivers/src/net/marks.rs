@@ -56,6 +56,7 @@ pub struct RequestStart {
 }
 
 impl Default for Marks {
+    /// Creates the marks of a connection that opens now, without bytes.
     fn default() -> Self {
         let [sent, received] = [0, 0].map(AtomicU64::new);
         let [first, last] = [NEVER, NEVER].map(AtomicU64::new);
@@ -80,7 +81,7 @@ impl Marks {
     }
 
     /// Ends a request and returns its times and bytes. With `answered`, the last byte read is the end of its answer;
-    /// otherwise the request ends now.
+    /// otherwise, or if no byte was read, the request ends now. It starts now if no byte was written.
     pub fn end(&self, begun: RequestStart, answered: bool) -> Exchanged {
         let known = |mark: &AtomicU64| Some(mark.load(Ordering::Relaxed)).filter(|mark| *mark != NEVER);
         let (first, last) = match (known(&self.first), known(&self.last).filter(|_| answered)) {
@@ -100,7 +101,8 @@ impl Marks {
         }
     }
 
-    /// Notes the generator's overhead in the request so far, right after a read.
+    /// Stores the generator's overhead in the request so far, right after a read. Nothing before the request's first
+    /// write.
     fn stamp(&self, wire: &impl Timestamped) {
         let [first, last] = [&self.first, &self.last].map(|mark| mark.load(Ordering::Relaxed));
         if first != NEVER {
@@ -110,7 +112,7 @@ impl Marks {
         }
     }
 
-    /// Returns the time of a mark.
+    /// Converts a mark, in nanoseconds since the connection opened.
     fn instant(&self, mark: u64) -> Instant {
         self.opened + Duration::from_nanos(mark)
     }
@@ -179,7 +181,7 @@ impl<W: AsyncWrite + Timestamped + Unpin> AsyncWrite for Marked<W> {
         written
     }
 
-    /// Sends buffered bytes.
+    /// Sends buffered bytes. Ready once the kernel has all of them.
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().wire).poll_flush(cx)

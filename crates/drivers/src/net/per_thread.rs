@@ -26,7 +26,7 @@ impl<T: 'static> PerThread<T> {
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), of: PhantomData }
     }
 
-    /// Returns the value of this thread; the first call creates it with `make`.
+    /// Returns this thread's value; the first call of the thread creates it with `make`.
     pub fn get(&self, make: impl FnOnce() -> T) -> Rc<T> {
         let held = HELD.with_borrow(|held| held.get(&self.number).cloned());
         let held = held.unwrap_or_else(|| {
@@ -39,12 +39,14 @@ impl<T: 'static> PerThread<T> {
 }
 
 impl<T> fmt::Debug for PerThread<T> {
+    /// Writes the number that identifies this set of values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerThread").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
 impl<T: 'static> Default for PerThread<T> {
+    /// Creates it without values.
     fn default() -> Self {
         Self::new()
     }

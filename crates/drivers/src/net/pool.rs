@@ -61,8 +61,9 @@ impl Pool {
 }
 
 impl Pool {
-    /// Removes and returns an idle route for a request to node `wanted`, preferably one to this node; `None` if no
-    /// route is idle. Moves a route of another node here if this node has served clearly fewer requests.
+    /// Removes and returns an idle route for a request to node `wanted`, preferably one whose home is this node; `None`
+    /// if no route is idle. Another node's route moves here if this node has served at least 8 requests fewer than that
+    /// node. Counts the request for the route's home.
     fn choose(&self, wanted: u16) -> Option<Route> {
         let (mut idle, mut served) = (self.idle.borrow_mut(), self.served.borrow_mut());
         let there = idle.iter().position(|route| route.assignment.home() == wanted);

@@ -23,28 +23,30 @@ pub struct RefreshThrottle {
 }
 
 impl Default for RefreshThrottle {
+    /// Creates it without a requested refresh.
     fn default() -> Self {
         Self { began: Instant::now(), due: AtomicU64::new(NEVER), busy: AtomicBool::new(false) }
     }
 }
 
 impl RefreshThrottle {
-    /// Requests a refresh within 100 ms, because the known nodes may be out of date.
+    /// Makes a refresh due in 100 ms, unless it is due earlier, because the known nodes may be out of date.
     pub fn doubt(&self) {
         self.within(PAUSE);
     }
 
-    /// Requests a refresh in a second because a node is missing.
+    /// Makes a refresh due in a second, unless it is due earlier, because a node is missing.
     pub fn watch(&self) {
         self.within(WATCH);
     }
 
-    /// Requests a refresh in a few seconds because nodes may change without a failed request.
+    /// Makes a refresh due in 5 seconds, unless it is due earlier, because nodes may change without a failed request.
     pub fn refresh(&self) {
         self.within(REFRESH);
     }
 
-    /// Returns true to exactly one caller if a refresh is due. The caller must then call `over`.
+    /// Returns true if a refresh is due and no other is running, and clears the request. The caller must then refresh,
+    /// and call `over`.
     pub fn claim(&self) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         if due == NEVER || self.now() < due || self.busy.swap(true, Ordering::Acquire) {
@@ -59,7 +61,7 @@ impl RefreshThrottle {
         self.busy.store(false, Ordering::Release);
     }
 
-    /// Requests a refresh in this many milliseconds, unless an earlier one is due.
+    /// Makes a refresh due in this many milliseconds, unless it is due earlier.
     fn within(&self, milliseconds: u64) {
         self.due.fetch_min(self.now() + milliseconds, Ordering::Relaxed);
     }

@@ -32,13 +32,15 @@ pub trait Wired: Default {
 }
 
 impl Wired for Option<Wire> {
+    /// Returns itself.
     fn wire(&mut self) -> &mut Option<Wire> {
         self
     }
 }
 
-/// Selects the node for a request by its turn, or another one if that node is down; returns the connection to it, which
-/// may be missing. Closes connections to nodes that left, and those that the client does not keep.
+/// Selects the node for a request by its `turn`, or another one if that node is down; returns the connection to it,
+/// which may be missing. `wires` are the connections by number of the node. Closes connections to nodes that left,
+/// those that the client does not keep, and unusable ones.
 pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, turn: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {
@@ -47,10 +49,10 @@ pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, tu
     }
     assignment.turn(turn);
     let mut number = usize::from(assignment.node().number);
-    if !is_open(wires, number) {
+    if !drop_unless_open(wires, number) {
         assignment.detour(turn);
         number = usize::from(assignment.node().number);
-        is_open(wires, number);
+        drop_unless_open(wires, number);
     }
     if number != before
         && !assignment.keeps()
@@ -70,7 +72,7 @@ pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
 }
 
 /// Returns whether there is a usable connection to node `number`; drops an unusable one and counts the loss.
-fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
+fn drop_unless_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     let connection = element(wires, number);
     let open = connection.is_open();
     if !open && connection.wire().take().is_some() {

@@ -11,7 +11,7 @@ use tokio_util::either::Either;
 /// A connection: of the thread's reactor (left), or of a Tokio runtime (right).
 pub type Stream = Either<reactor::TcpStream, tokio::net::TcpStream>;
 
-/// Connects to `address`; small writes are sent at once.
+/// Connects to `address` and disables Nagle's algorithm. Sets no time limit. Fails if the address does not accept.
 pub async fn connect(address: &SocketAddr) -> io::Result<Stream> {
     if reactor::is_running() {
         let stream = reactor::TcpStream::connect(address).await?;
@@ -40,7 +40,8 @@ pub fn overhead(stream: &Stream, sent: Instant, done: Instant) -> Overhead {
     }
 }
 
-/// Reads available bytes; `WouldBlock` if none are. Makes a system call only after the kernel has reported an event.
+/// Reads available bytes into `space` without blocking and returns their number, 0 at the end of the stream. Fails with
+/// `WouldBlock` if there are none. Makes a system call only after the kernel has reported an event.
 pub fn try_read(stream: &Stream, space: &mut [u8]) -> io::Result<usize> {
     match stream {
         Either::Left(stream) => stream.try_read(space),

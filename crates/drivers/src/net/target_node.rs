@@ -91,7 +91,7 @@ impl TargetNode {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Records an accepted connection.
+    /// Records an accepted connection: the node is up, and the pause before the next check is again 100 ms.
     pub fn rise(&self) {
         if self.is_down() {
             self.wait.store(SHORTEST.as_millis() as u64, Ordering::Relaxed);
@@ -105,16 +105,16 @@ impl TargetNode {
         refusal.clone().filter(|_| self.is_down())
     }
 
-    /// Records a refused connection at `now`, in milliseconds, and the reason. If many clients report it at once, the
-    /// first report counts.
+    /// Records a refused connection at `now`, in milliseconds of the topology's clock, and the reason. The node is down
+    /// until it accepts one. If many clients report it at once, the first report counts.
     pub fn fall(&self, now: u64, why: &str) {
         if !self.down.swap(true, Ordering::Relaxed) {
             self.postpone(now, why);
         }
     }
 
-    /// Records that the check of a down node failed at `now`, in milliseconds, and why. Doubles the pause before the
-    /// next one, up to 500 ms.
+    /// Records that the check of a down node failed at `now`, in milliseconds of the topology's clock, and why. The
+    /// next check is due after a pause, which doubles with each failure, up to 500 ms.
     pub fn postpone(&self, now: u64, why: &str) {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         let wait = self.wait.load(Ordering::Relaxed);
@@ -122,8 +122,8 @@ impl TargetNode {
         self.due.store(now + wait, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller once the next attempt is due at `now`, in milliseconds. The caller must end
-    /// with `rise`, `postpone` or `release`.
+    /// Returns true to exactly one caller once the next attempt is due at `now`, in milliseconds of the topology's
+    /// clock. The caller must end with `rise`, `postpone` or `release`.
     pub fn claim(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -143,7 +143,8 @@ impl Host {
         Self::with(host, name, host.to_socket_addrs().map(Iterator::collect))
     }
 
-    /// Like `resolve`, without blocking: for threads that send requests.
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port` without blocking, for threads that send requests. Fails if
+    /// there is no address.
     pub async fn look_up(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         let addresses = match host.parse::<SocketAddr>() {
@@ -159,7 +160,8 @@ impl Host {
         if self.port == if tls { 443 } else { 80 } { &self.field_without_port } else { &self.field }
     }
 
-    /// Returns the name or address before the port. Refuses other forms than `name:port`.
+    /// Returns the name or address before the port, with the brackets of an IPv6 address. Refuses other forms than
+    /// `name:port`.
     fn name_of(host: &str) -> Result<&str, PlanError> {
         let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
         let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;

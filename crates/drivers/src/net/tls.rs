@@ -25,20 +25,23 @@ use super::stream::Stream;
 pub struct Tls(TlsConnector);
 
 impl fmt::Debug for Tls {
+    /// Writes the name of the type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls")
     }
 }
 
 impl Tls {
-    /// Reads the files named in `plan`. `protocol` is the name offered in the handshake (ALPN), such as `http/1.1`.
+    /// Reads the certificates and key named in `plan`; fails if they are unusable. `protocol` is the name offered in
+    /// the handshake (ALPN), such as `http/1.1`; `None` offers none.
     pub fn new(plan: &access::Tls, protocol: Option<&str>) -> Result<Self, PlanError> {
         let mut config = config(plan, |verifier| verifier)?;
         config.alpn_protocols = protocol.map(|name| name.as_bytes().to_vec()).into_iter().collect();
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Performs the handshake with `name` (a DNS name or an IP address) over `stream`.
+    /// Performs the handshake with `name` (a DNS name or an IP address) over `stream`. Fails if the name is invalid, or
+    /// the server's certificate does not verify. Sets no time limit.
     pub async fn handshake(&self, name: &str, stream: Stream) -> io::Result<TlsStream<Stream>> {
         let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await
@@ -97,10 +100,10 @@ fn certificate_error(error: &CertificateError) -> String {
         CertificateError::UnknownIssuer => "its issuer is not trusted; name the issuer's certificate as ca".to_owned(),
         CertificateError::BadSignature => "it is not signed by the issuer that it names".to_owned(),
         CertificateError::ExpiredContext { time, not_after } => {
-            format!("it expired {} ago", days(time.as_secs().saturating_sub(not_after.as_secs())))
+            format!("it expired {} ago", duration_text(time.as_secs().saturating_sub(not_after.as_secs())))
         }
         CertificateError::NotValidYetContext { time, not_before } => {
-            format!("it begins to be valid in {}", days(not_before.as_secs().saturating_sub(time.as_secs())))
+            format!("it begins to be valid in {}", duration_text(not_before.as_secs().saturating_sub(time.as_secs())))
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
@@ -114,13 +117,13 @@ fn certificate_error(error: &CertificateError) -> String {
     }
 }
 
-/// Returns `node.test` from `DnsName("node.test")`.
+/// Returns `node.test` from `DnsName("node.test")`, and a text without a parenthesis unchanged.
 fn bare(name: &str) -> &str {
     name.split_once('(').map_or(name, |(_, inside)| inside.trim_matches([')', '"']))
 }
 
-/// Formats seconds as minutes, hours or days.
-fn days(seconds: u64) -> String {
+/// Formats seconds as whole minutes (below 2 hours), hours (below 2 days) or days.
+fn duration_text(seconds: u64) -> String {
     match seconds {
         0..7200 => format!("{} minutes", seconds / 60),
         7200..172_800 => format!("{} hours", seconds / 3600),
@@ -128,7 +131,8 @@ fn days(seconds: u64) -> String {
     }
 }
 
-/// Reads the authorities in `file`, or the system's trusted ones if no file is given.
+/// Reads the authorities in `file`, or the system's trusted ones if no file is given. Fails if there are none, or if
+/// one in the file is invalid.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -147,7 +151,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     Ok(roots)
 }
 
-/// Reads the certificates in a PEM file; at least one.
+/// Reads the certificates in a PEM file. Fails if there are none, or one is invalid.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> {
     let read = |error| unreadable(file, "certificate", &error);
     let certificates = CertificateDer::pem_file_iter(file).map_err(read)?.collect::<Result<Vec<_>, _>>();
@@ -157,12 +161,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> 
     }
 }
 
-/// Reads the private key in a PEM file.
+/// Reads the first private key in a PEM file; fails if there is no unencrypted one.
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PlanError> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable(file, "private key that is not encrypted", &error))
 }
 
-/// The error for a file without a `what`, such as a certificate, in PEM.
+/// Describes why `file` holds no `what`, such as a certificate, in PEM.
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
     PlanError::new(match error {
         pem::Error::Io(error) => format!("{}: {error}", file.display()),

@@ -47,6 +47,7 @@ pub(super) struct Shape {
 /// The nodes of the target, in the order of its hosts.
 pub(super) type Members = Arc<[Arc<TargetNode>]>;
 
+/// A client and its home.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientHome {
     client: u64,
@@ -79,8 +80,8 @@ impl Topology {
         Ok(Self { spread, homes: Vec::new(), tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
     }
 
-    /// Starts client *i* at host number `homes[i]`, repeating the list. After a change of hosts, the usual spread
-    /// applies.
+    /// Starts client *i* at the host with index `homes[i]`, repeating the list. The usual spread applies for an index
+    /// without a host, and after a change of hosts.
     pub fn with_homes(self, homes: Vec<u64>) -> Self {
         Self { homes, ..self }
     }
@@ -93,8 +94,9 @@ impl Topology {
         place.filter(|place| *place < hosts).unwrap_or(client % hosts)
     }
 
-    /// Changes the hosts under load. A returning host keeps its number. No client moves to a new host before it was
-    /// reached. Refuses hosts that cannot be resolved, and then changes nothing.
+    /// Changes the hosts under load. New and returning hosts count as down, and get no clients, until a check has
+    /// reached them. A returning host keeps its number. Blocks while it resolves names. Refuses an empty list,
+    /// duplicates and hosts that cannot be resolved, and then changes nothing.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         let hosts = resolve(hosts)?;
         let mut shape = self.shape();
@@ -173,7 +175,7 @@ impl Topology {
         (slot, seen, members, home)
     }
 
-    /// Locks and returns the nodes and clients.
+    /// Locks and returns the nodes and clients. Panics if a thread panicked while it held the lock.
     pub(super) fn shape(&self) -> MutexGuard<'_, Shape> {
         self.shape.lock().expect("no thread panics while it holds the lock")
     }
@@ -183,7 +185,8 @@ impl Topology {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Checks in the background whether a down node is back, if a check is due.
+    /// Starts to check in the background whether a down node accepts connections, within 1 s, unless a check is running
+    /// or not yet due. The result is recorded in the node.
     pub(super) fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
@@ -200,8 +203,8 @@ impl Topology {
 }
 
 impl Choice {
-    /// Counts how many of this worker's clients start at each member, if a plan gives it; otherwise all members weigh
-    /// the same.
+    /// Sets each member's weight: the number of this worker's clients that start there, if the plan gives their homes
+    /// and the hosts are unchanged; otherwise 1.
     fn weigh(&mut self) {
         let homes = &self.topology.homes;
         let told = !homes.is_empty() && self.seen == 0;
@@ -217,8 +220,9 @@ impl Choice {
 }
 
 impl Nodes for Choice {
-    /// Returns the numbers and weights of the nodes that are up, preferably of those where the plan starts this
-    /// worker's clients. Starts checks of down nodes.
+    /// Returns the numbers and weights of the up nodes, preferably of those where the plan starts this worker's
+    /// clients. If all are down, returns those of the plan; empty while `applies` is false. Starts checks of down
+    /// nodes.
     fn available(&mut self) -> &[(u16, u32)] {
         if self.topology.epoch.load(Ordering::Relaxed) != self.seen {
             {
@@ -274,7 +278,7 @@ impl Shape {
         self.clients[slot] = None;
     }
 
-    /// Adds a node, which counts as down, with its old number if the target had it before.
+    /// Adds a node, which counts as down, with its old number if the target had it before. Fails after 65,536 nodes.
     fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
         let number = known.unwrap_or(self.nodes.len());

@@ -17,6 +17,7 @@ pub struct WatchedFile<T> {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The value, and whether to end the thread.
 struct Shared<T> {
     /// Number of the value, increased with each new one.
     number: AtomicU64,

@@ -25,7 +25,8 @@ const ATTEMPT_AFTER: Duration = Duration::from_millis(250);
 /// Largest number of parallel connection attempts to one address.
 const ATTEMPTS: usize = 4;
 
-/// Connects by TCP to the first address of the host that answers.
+/// Connects by TCP to the first address of the host that accepts. Fails with the error of the last address. Sets no
+/// time limit.
 ///
 /// The kernel repeats a lost SYN only after 1 s, then after 2 s. Parallel attempts reach a host sooner once it answers
 /// again after an outage.
@@ -40,8 +41,8 @@ pub async fn dial(host: &Host) -> io::Result<Stream> {
     Err(last)
 }
 
-/// Returns the first result of up to 4 parallel attempts. Each starts after the earlier ones have been silent for 250
-/// ms.
+/// Returns the first result, also an error, of up to 4 parallel attempts. Each starts after the earlier ones have been
+/// silent for 250 ms.
 async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) -> io::Result<T> {
     let mut attempts = FuturesUnordered::new();
     attempts.push(connect());
@@ -71,7 +72,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Connects within `limit` to the first address of the host that answers; performs the handshake if TLS is on.
+    /// Connects within `limit` to the first address of the host that accepts; performs the handshake if TLS is on.
+    /// Fails with class Connect, or with Timeout if less than half of the limit was left at the call.
     pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
         let left = limit.left();
         match limit.within(Self::open(host, tls)).await {
@@ -84,8 +86,9 @@ impl Wire {
         }
     }
 
-    /// Opens the connection of a client, unless `wire` is usable. Replaces a connection that the server closed. Returns
-    /// the setup of a new connection; finish it after authentication.
+    /// Opens a client's connection in `wire`, unless it is usable. Replaces a connection that the server closed, and
+    /// counts the loss. Returns the setup of a new connection, to be finished after authentication; `None` if the old
+    /// one is usable. Fails if the host is unreachable within `limit`.
     pub async fn open_for(
         wire: &mut Option<Self>,
         host: &Host,
@@ -104,7 +107,8 @@ impl Wire {
         Ok(Some(setup))
     }
 
-    /// Returns why this client can never connect to the host by TLS; `None` if it can, or if the host does not answer.
+    /// Returns why this client can never connect to the host by TLS, such as a certificate that does not verify. `None`
+    /// if it can, or if the host cannot be reached within `timeout`.
     pub async fn refusal(host: &Host, tls: &Tls, timeout: Duration) -> Option<String> {
         match tokio::time::timeout(timeout, Self::open(host, Some(tls))).await {
             Ok(Err(error)) => refusal(&error),
@@ -112,7 +116,8 @@ impl Wire {
         }
     }
 
-    /// Connects to the first address of the host that answers; performs the handshake if TLS is on. Sets no time limit.
+    /// Connects to the first address of the host that accepts; performs the handshake if TLS is on. Sets no time limit.
+    /// Fails with the error of the last address or of the handshake.
     async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Self> {
         let stream = dial(host).await?;
         Ok(match tls {
@@ -195,7 +200,7 @@ impl AsyncWrite for Wire {
         }
     }
 
-    /// Sends buffered bytes.
+    /// Sends buffered bytes. Ready once the kernel has all of them.
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
