@@ -12,7 +12,8 @@ use crate::assertion::Assertion;
 use crate::capture::Memory;
 use crate::crud::Neutral;
 
-/// Returns a failure if the write of a read_modify_write failed or found no document.
+/// Judges the answer to the write of a read_modify_write: a failure if it is an error reply, or 0 (no document). Other
+/// answers, also a missing one, pass.
 pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     match answer.next() {
         Some(Item::Error(words)) => Err(refusal(words)),
@@ -21,8 +22,9 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Judges the answer to an operation's command, and captures values into `memory`. Returns the number of documents in
-/// the answer.
+/// Judges the answer to an operation's command, including its assertion, and captures values into `memory`. Returns the
+/// number of documents: those of a scan, the elements of a command's list reply, 0 for its null reply, else 1. An error
+/// reply, a missing or existing document, and an aborted transaction are failures.
 pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory: &mut Memory) -> Result<u64, Failure> {
     let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
     if let Item::Error(words) = first {
@@ -64,13 +66,14 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     take(operation, &answer, values, memory).map(|()| documents)
 }
 
-/// Whether all fields of a document are null, or there are none: the document is missing.
+/// Whether a list reply has only nulls or no elements, or the reply is not a list: the document is missing.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))
 }
 
-/// Returns a failure if the answer, with this number of `documents`, contradicts the assertion.
+/// Returns a failure if the answer contradicts the assertion on the number of `documents` or on the first document's
+/// fields.
 fn judge_content(
     operation: &Operation,
     assertion: &Assertion,
@@ -87,8 +90,8 @@ fn judge_content(
     Ok(())
 }
 
-/// Returns the documents in the answer to a verb that reads. Hashes hold text; text that is a JSON number, boolean,
-/// list or mapping is converted.
+/// Returns the documents in the answer to a verb that reads; empty for other operations. Hashes hold text; text that is
+/// a JSON number, boolean, list or mapping is converted. A read of named fields leaves out null fields.
 pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values) -> Vec<Map<String, Value>> {
     match &operation.kind {
         Kind::Neutral(Neutral::Read(read), _) if !read.fields.is_empty() => {
@@ -110,14 +113,14 @@ pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values)
     }
 }
 
-/// Reads a list of alternating names and values as a document.
+/// Reads a list of alternating names and values as a document; empty if the next item is not a list.
 fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
     let pairs = answer.list().unwrap_or(0) / 2;
     let pair = |_| Some((String::from_utf8_lossy(answer.text()?).into_owned(), value(answer.text()?)));
     (0..pairs).filter_map(pair).collect()
 }
 
-/// Captures values from an answer into `memory`, as the operation defines.
+/// Captures values from an answer into `memory`, as the operation defines. Fails if a value is missing.
 fn take(operation: &Operation, answer: &Reader<'_>, values: &Values, memory: &mut Memory) -> Result<(), Failure> {
     if operation.captures.is_empty() {
         return Ok(());

@@ -21,8 +21,10 @@ use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
 
-/// Sends the documents of a request, or those at the positions `only`. Returns the reply of [`pipeline::reply`]: the
-/// number of written documents, and the positions of failed ones. A broken connection or a timeout fails its documents.
+/// Sends the documents of a request, or those at the positions `only`, by their slots to the nodes of a cluster, or
+/// else to one node. Returns the reply of [`pipeline::reply`]: the number of written documents, and the positions of
+/// failed ones. A broken connection or a timeout fails its documents. Resends documents to a node that lacks the script
+/// or the slot.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &RedisNodes,
@@ -96,8 +98,8 @@ pub async fn ask(
     pipeline::reply(documents, whole, node)
 }
 
-/// Builds the command of each document of request `k`. Without an id field, the document's line number in the corpus is
-/// its id.
+/// Builds the command of each document of request number `k`, or of those at the positions `only`. Without an id field,
+/// the document's line number in the corpus, from 0, is its id.
 fn commands(
     (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
@@ -110,8 +112,8 @@ fn commands(
     Bulk::chosen(&lines, only).map(|(n, line)| command(bulk, collection, buffers, line, first + n)).collect()
 }
 
-/// Builds the command of the document `line`. `number` is its id if `bulk.id` is `None`. A document that cannot be sent
-/// is marked as failed.
+/// Builds the command of the document `line`, a JSON object. `number` is its id if `bulk.id` is `None`. A document that
+/// is not an object, or whose id is missing or neither text nor a whole number, is marked as failed.
 fn command(bulk: &Bulk, collection: &Collection, buffers: &mut Buffers, line: &[u8], number: u64) -> Document {
     let mut id = bulk.id.is_none().then(|| number.to_string());
     let mut count = 0;
@@ -147,7 +149,8 @@ fn command(bulk: &Bulk, collection: &Collection, buffers: &mut Buffers, line: &[
     Document::new(slot as u16, buffers.request.clone())
 }
 
-/// Judges the answer for one document; `None` if the document must be resent, to another node or with its script.
+/// Judges the answer for one document; `None` if the document must be resent, to another node or with its script. A
+/// missing answer is a failure.
 fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
     Some(match item {
         Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,

@@ -23,8 +23,8 @@ pub enum CapturedReply {
 impl Source for CapturedReply {
     const KEYS: &'static [&'static str] = &["field", "json", "reply"];
 
-    /// Reads `{"reply": true}`, `{"reply": 2}`, `{"field": "a.b"}` or `{"json": "/a/b"}`; returns `None` if the form
-    /// has none of them.
+    /// Reads `{"reply": true}`, `{"reply": 2}` (counted from 0), `{"field": "a.b"}` or `{"json": "/a/b"}`; returns
+    /// `None` if the form has none of them. Refuses another value of `reply`.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match form.get("reply") {
             None => Place::read(form)?.map(Self::Document),
@@ -38,8 +38,8 @@ impl Source for CapturedReply {
     }
 }
 
-/// Reads the captures of an operation. Refuses a document's value unless it `reads` documents, and a reply's value
-/// unless it is a `command`.
+/// Reads the captures in the key `capture` of an operation. `reads`: its answer has documents. `command`: its answer is
+/// a reply. Refuses a capture from what the answer lacks.
 pub fn taken(
     form: &Value,
     reads: bool,
@@ -57,14 +57,16 @@ pub fn taken(
     Ok(captures)
 }
 
-/// Converts text that is a JSON number, boolean, list or mapping; other text stays a string.
+/// Converts text that is a JSON number, boolean, list or mapping; other text stays a string, with invalid UTF-8
+/// replaced.
 pub fn value(text: &[u8]) -> Value {
     let parsed = serde_json::from_slice::<Value>(text).ok().filter(|value| !value.is_string() && !value.is_null());
     parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Looks up a reply, or item number `number` of a list reply: a number, or text converted by [`value`]. `name` is the
-/// captured value's name, for the failure.
+/// Looks up a reply, or item `number`, from 0, of a list reply: an integer, or text converted by [`value`]. Null, an
+/// error, a list and an item that does not exist count as missing. `name` is the captured value's name, for the
+/// failure.
 pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Lookup<'a> {
     let nothing = |what: &str| Lookup::Missing(assertion(format!("cannot capture \"{name}\": {what}")));
     if let Some(number) = number {

@@ -51,7 +51,7 @@ impl Collections {
         }
     }
 
-    /// Locks and returns the collections.
+    /// Locks and returns the collections. Panics if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Collection>>> {
         self.0.lock().expect("no thread panics while it holds the lock")
     }

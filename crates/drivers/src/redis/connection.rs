@@ -23,6 +23,7 @@ pub struct NodeConnection {
 }
 
 impl Default for NodeConnection {
+    /// Creates it without a connection.
     fn default() -> Self {
         Self { wire: None, client: Client::with(Answers::default()) }
     }
@@ -36,14 +37,16 @@ impl Wired for NodeConnection {
 }
 
 impl Pipelined for NodeConnection {
-    /// Sends `requests`, which are `count` commands, and waits for all their answers.
+    /// Sends `requests`, which are `count` commands, and waits for all their answers. Fails without a connection, and
+    /// if not all answers arrive.
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak([requests, b""], count, limit).await
     }
 }
 
 impl NodeConnection {
-    /// Connects and authenticates, unless the connection is usable.
+    /// Connects and authenticates, unless the connection is usable. After refused credentials, closes the connection
+    /// and returns the server's error.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
             return Ok(());
@@ -61,7 +64,7 @@ impl NodeConnection {
         Ok(())
     }
 
-    /// Sends one command of these words and returns its answer, which may be an error reply.
+    /// Sends one command of these words over the open connection and returns its answer, which may be an error reply.
     pub async fn ask(&mut self, words: &[&[u8]], limit: Limit) -> Result<Reader<'_>, Failure> {
         let (mut request, mut buffers) = (Vec::new(), Vec::new());
         let mut writer = Writer::new(&mut request, &mut buffers);
@@ -72,7 +75,8 @@ impl NodeConnection {
         Ok(self.answers())
     }
 
-    /// Sends `parts`, which together are `commands` commands, and waits for all their answers.
+    /// Sends `parts`, which together are `commands` commands, over the open connection and waits for all their answers.
+    /// Error replies are not failures here.
     pub async fn speak(
         &mut self,
         parts: [&[u8]; 2],

@@ -46,12 +46,14 @@ impl ConnectionSet {
         Self { assignment, by_node: Vec::new() }
     }
 
-    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    /// Switches the client to node number `node` from its next request on, unless the target is a cluster. `keep`:
+    /// connections to other nodes stay open.
     pub fn turn_to(&mut self, node: u16, keep: bool) {
         self.assignment.turn_to(node, keep);
     }
 
-    /// Returns a reader of the answer to the last request, which must have one.
+    /// Returns a reader of the answer to the last request, which must have one. Panics if the client has no state for
+    /// its node.
     pub fn answer(&self, sent_request: &SentRequest) -> Reader<'_> {
         let mut answers = self.by_node[usize::from(sent_request.node)].answers();
         (0..sent_request.before).for_each(|_| answers.skip());
@@ -68,8 +70,9 @@ impl ConnectionSet {
         &mut self.by_node
     }
 
-    /// Sends one command: in a cluster to the node of `slot`, otherwise to the node chosen by `turn`. Follows
-    /// redirections. Resends the command with its script if the node lacks it. Error replies are not failures here.
+    /// Sends one command: in a cluster to the node of `slot` (`None`: of any slot), otherwise to the node chosen by
+    /// `turn`. Follows redirections in a cluster. Resends the command with its script if the node lacks it. Error
+    /// replies are not failures here.
     pub async fn ask(
         &mut self,
         nodes: &RedisNodes,
@@ -100,7 +103,8 @@ impl ConnectionSet {
         }
     }
 
-    /// Selects the node by `turn` and connects to it; returns its number.
+    /// Selects the node by `turn` and connects to it, unless connected; records whether it is up. Returns its number.
+    /// Fails if it is unreachable or refuses the credentials.
     pub async fn turn(&mut self, nodes: &RedisNodes, turn: u64, limit: Limit) -> (u16, Result<(), Failure>) {
         let connection = route::turn(&mut self.assignment, &mut self.by_node, turn);
         let node = self.assignment.node();
@@ -130,7 +134,8 @@ impl ConnectionSet {
         opened
     }
 
-    /// Does the work of `ask` in a cluster. Stores the new node of a slot that has moved.
+    /// Does the work of `ask` in a cluster: up to 8 redirections or resends, then the last answer counts, also a
+    /// redirection. Stores the new node of a slot that has moved; marks the slots as out of date after a failure.
     async fn follow(
         &mut self,
         nodes: &RedisNodes,
@@ -196,6 +201,7 @@ impl ConnectionSet {
 /// Returns a slot for a command without a key. Successive turns reach all nodes, in proportion to their slots.
 fn any_slot(turn: u64) -> usize {
     // Near the golden section of the slots, so that any sequence of turns is spread evenly.
+    /// Distance between the slots of successive turns.
     const STEP: u64 = 10_127;
     (turn.wrapping_mul(STEP) % SLOTS as u64) as usize
 }

@@ -60,7 +60,8 @@ impl Driver for Redis {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let connect_options = ConnectOptions::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
@@ -77,7 +78,8 @@ impl Driver for Redis {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes.collections, self.nodes.connect_options.timeout)
     }
@@ -92,7 +94,7 @@ impl Driver for Redis {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Detects the kind of target. Refuses credentials that it rejects.
+    /// Detects the kind of target. Fails if a node refuses the credentials; ignores unreachable nodes.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.connect_options.timeout)).await)
     }
@@ -107,7 +109,8 @@ impl Driver for Redis {
         self.nodes.hosts()
     }
 
-    /// Returns the hosts that this worker's clients choose from. In a cluster, the key determines the node.
+    /// Returns the hosts that this worker's clients choose from. In a cluster, the key determines the node. `None`
+    /// unless the spread is fixed.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Cluster)
@@ -212,7 +215,7 @@ impl Redis {
     }
 }
 
-/// Formats a command as a user would type it.
+/// Formats an encoded command as a user would type it: words separated by spaces, quoted where necessary.
 fn words(request: &[u8]) -> String {
     let mut reader = Reader::new(request);
     let mut words = Vec::new();

@@ -87,7 +87,7 @@ impl RedisNodes {
     }
 
     /// Changes the configured hosts, and marks the slots as possibly out of date. For a cluster, these are the hosts
-    /// that list its nodes.
+    /// that list its nodes. Refuses hosts that cannot be resolved.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
@@ -117,7 +117,8 @@ impl RedisNodes {
         outcome
     }
 
-    /// Connects to a host, and stores the kind of target and its slots or collections.
+    /// Connects to a host, and stores the kind of target and its slots or collections. Fails if the host is
+    /// unreachable, refuses the credentials, or is not ready.
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut connection = NodeConnection::default();
         // A refusal of AUTH is permanent.
@@ -145,8 +146,9 @@ impl RedisNodes {
         Ok(())
     }
 
-    /// Stores ranges of slots and their nodes: `[first, last, [address, port, ...], ...]`. `asked` is the host that
-    /// answered.
+    /// Stores `ranges` ranges of slots and their nodes from the elements of an answer, each `[first, last, [address,
+    /// port, ...], ...]`. `asked` is the host that answered. Stops at a malformed range; skips nodes whose name cannot
+    /// be resolved.
     async fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
         for _ in 0..ranges {
             let Some(parts) = answer.list() else { return };
@@ -168,7 +170,7 @@ impl RedisNodes {
     }
 }
 
-/// Fails with the error reply of a node that cannot answer yet, such as `LOADING`. Other answers pass.
+/// Fails with an error reply that may pass, such as `LOADING`. Other answers, also permanent errors, pass.
 fn require_ready(answer: &Reader<'_>) -> Result<(), Failure> {
     let Some(Item::Error(words)) = answer.clone().next() else { return Ok(()) };
     let failure = refusal(words);
@@ -193,8 +195,8 @@ fn host_port(address: &str, port: i64) -> String {
     }
 }
 
-/// Parses `MOVED 866 127.0.0.1:7001` or `ASK ...` into the slot and the address. An empty host means `asked`, the host
-/// that answered.
+/// Parses `MOVED 866 127.0.0.1:7001` or `ASK ...` into the slot and the address `host:port`; `None` if malformed. An
+/// empty host means `asked`, the host that answered.
 pub fn redirection(words: &[u8], asked: &Host) -> Option<(usize, String)> {
     let text = std::str::from_utf8(words).ok()?;
     let (_, rest) = text.split_once(' ')?;

@@ -18,6 +18,7 @@ const LINE_LIMIT: usize = 64 << 10;
 pub struct Malformed(&'static str);
 
 impl fmt::Display for Malformed {
+    /// Writes the violated rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed RESP answer: {}", self.0)
     }
@@ -74,8 +75,8 @@ impl Answers {
         self.left == 0
     }
 
-    /// Processes one item of the available bytes; returns false if it needs more bytes. Refuses lengths above the
-    /// limits.
+    /// Processes one item of the available bytes; returns false if it needs more bytes. Fails if the item is malformed
+    /// or longer than the limits.
     fn step(&mut self) -> Result<bool, Malformed> {
         let from = self.searched.max(self.at);
         let Some(length_of_line) = memchr(b'\n', &self.bytes[from..]) else {
@@ -117,7 +118,8 @@ impl Frame for Answers {
         self.bytes.space(LIMIT).ok_or(Malformed("it is longer than 64 MiB"))
     }
 
-    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
+    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete; fails if
+    /// they are malformed.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         while self.left > 0 && self.step()? {}
@@ -147,7 +149,8 @@ enum ResponseLine<'a> {
     Bulk(usize),
 }
 
-/// Parses the line of one item, including its ending. Of a string, the line has only the length.
+/// Parses the line of one item, including its ending. Of a string, the line has only the length. Fails for an unknown
+/// kind, a malformed number, or a length above 64 Mi.
 fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     let (Some(text), Some(kind)) = (line.strip_suffix(b"\r\n"), line.first()) else {
         return Err(Malformed("a line without its end"));
@@ -163,13 +166,13 @@ fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     })
 }
 
-/// Parses a whole number.
+/// Parses a whole number; fails for other text.
 fn number(digits: &[u8]) -> Result<i64, Malformed> {
     let text = std::str::from_utf8(digits).ok();
     text.and_then(|text| text.parse().ok()).ok_or(Malformed("a malformed number"))
 }
 
-/// Parses a length within the bounds; `None` stands for -1, a null.
+/// Parses a length up to 64 Mi; `None` stands for -1, a null. Fails for other numbers.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     match number(digits)? {
         -1 => Ok(None),
@@ -191,7 +194,7 @@ impl<'a> Reader<'a> {
         self.0
     }
 
-    /// Returns the next item; `None` at the end.
+    /// Returns the next item and moves behind it; `None` at the end, or if the bytes are malformed.
     pub fn next(&mut self) -> Option<Item<'a>> {
         let bytes = self.0;
         let end = memchr(b'\n', bytes)? + 1;

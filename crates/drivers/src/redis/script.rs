@@ -25,6 +25,7 @@ pub struct Script {
 /// Start of the answer of a server without the script.
 const UNKNOWN: &[u8] = b"NOSCRIPT ";
 
+/// The actions that may need a script.
 const ACTIONS: [Action; 5] = [Action::Create, Action::Index, Action::Update, Action::Upsert, Action::Delete];
 
 /// All scripts.
@@ -51,7 +52,7 @@ impl Script {
         Self::known(SCAN)
     }
 
-    /// Returns the script with this text, which must be one of [`SCRIPTS`].
+    /// Returns the script with this text. Panics unless it is one of [`SCRIPTS`].
     fn known(text: &str) -> &'static Self {
         SCRIPTS.iter().find(|script| std::ptr::eq(script.text, text) || script.text == text).expect("it is a script")
     }

@@ -13,7 +13,7 @@ const NOBODY: u16 = u16::MAX;
 /// Table of CRC-16/XMODEM (polynomial 0x1021), by high byte.
 const TABLE: [u16; 256] = table();
 
-/// Computes [`TABLE`].
+/// Computes [`TABLE`], at compile time.
 const fn table() -> [u16; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -54,12 +54,12 @@ impl Slots {
         Self((0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect())
     }
 
-    /// Returns the node of a slot, `None` if it is unknown. `slot` must be below [`SLOTS`].
+    /// Returns the number of a slot's node; `None` if it is unknown. Panics unless `slot` is below [`SLOTS`].
     pub fn get(&self, slot: usize) -> Option<u16> {
         Some(self.0[slot].load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }
 
-    /// Sets the node of a slot. `slot` must be below [`SLOTS`].
+    /// Sets the node of a slot. Panics unless `slot` is below [`SLOTS`].
     pub fn set(&self, slot: usize, node: u16) {
         self.0[slot].store(node, Ordering::Relaxed);
     }
