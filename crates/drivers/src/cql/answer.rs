@@ -28,7 +28,7 @@ impl Documents for Answer {
 }
 
 impl Answer {
-    /// Reads the rows of an answer; a write without a condition has none.
+    /// Reads the rows of an answer; a write without a condition has none. Fails if they cannot be decoded.
     pub fn new(result: QueryResult) -> Result<Self, Failure> {
         if !result.is_rows() {
             return Ok(Self { rows: None });
@@ -37,12 +37,12 @@ impl Answer {
         result.into_rows_result().map(|rows| Self { rows: Some(rows) }).map_err(|error| broken(&error))
     }
 
-    /// Returns the size of the rows, in bytes.
+    /// Returns the size of the rows, in bytes; 0 without rows.
     pub fn size(&self) -> u64 {
         self.rows.as_ref().map_or(0, |rows| rows.rows_bytes_size() as u64)
     }
 
-    /// Returns the answer, or a failure if it has zero documents.
+    /// Returns the answer, or a failure of class Client if it has no rows.
     pub fn or_not_found(self) -> Result<Self, Failure> {
         if self.documents() == 0 { Err(Failure::new(ErrorClass::Client, "not found")) } else { Ok(self) }
     }
@@ -61,7 +61,8 @@ impl Answer {
         conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
     }
 
-    /// Returns a failure if the answer contradicts the workload's assertion. Fields refer to the first row.
+    /// Returns a failure if the answer contradicts the workload's assertion on its number of rows, or on the fields of
+    /// its first row.
     pub fn judge(&self, assertion: &Assertion, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents(), "")?;
         if !assertion.has_fields() {
@@ -73,25 +74,25 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// Returns the texts in the first column; skips rows with another value there.
+    /// Returns the texts in the first column of each row; skips rows with another value there.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         self.documents_as_json()
             .into_iter()
             .filter_map(|row| row.as_object()?.values().next()?.as_str().map(str::to_owned))
     }
 
-    /// Returns the first row as a JSON object.
+    /// Returns the first row as a JSON object; `None` if there is none.
     pub fn first(&self) -> Option<Value> {
         self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)))
     }
 
-    /// Returns the rows as JSON objects.
+    /// Returns the rows as JSON objects; empty for an answer without rows. Leaves out rows that cannot be decoded.
     fn documents_as_json(&self) -> Vec<Value> {
         let Some(rows) = &self.rows else { return Vec::new() };
         rows.rows::<Row>().into_iter().flatten().flatten().map(|row| object(rows, row)).collect()
     }
 
-    /// Formats the answer for display.
+    /// Formats the answer for display: the number of rows and one row per line, or "done" for a write.
     pub fn text(&self) -> String {
         match self.rows {
             None => "done".to_owned(),
@@ -103,7 +104,7 @@ impl Answer {
     }
 }
 
-/// Converts a row to a JSON object.
+/// Converts a row to a JSON object of its columns.
 fn object(rows: &QueryRowsResult, row: Row) -> Value {
     let names = rows.column_specs().iter().map(|column| column.name().to_owned());
     let cells = row.columns.into_iter().map(|cell| cell.map_or(Value::Null, json));

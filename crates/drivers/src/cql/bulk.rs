@@ -19,8 +19,8 @@ use crate::tally::Tally;
 /// Maximum number of documents of one request in flight.
 const IN_FLIGHT: usize = 64;
 
-/// Sends the documents of request `k`, or those at the indices `only`. Returns the reply of [`Tally::reply`]: the
-/// number of written documents, and the indices of failed ones. `shown`, if set, gets the first statement and its
+/// Sends the documents of request number `k`, or those at the indices `only`. Returns the reply of [`Tally::reply`]:
+/// the number of written documents, and the positions of failed ones. `shown`, if set, gets the first statement and its
 /// answer.
 pub async fn ask(
     execution: &Execution<'_>,
@@ -69,7 +69,8 @@ pub async fn execute(
     tally.reply(whole, node)
 }
 
-/// Returns the prepared statement for the document `line` and the values to execute it with.
+/// Returns the prepared statement for the document `line` and the values to execute it with. Prepares it at first use.
+/// Fails for a line without an id, a value that does not fit its column, and a statement that cannot be prepared.
 async fn bind(
     execution: &Execution<'_>,
     table: &Table,

@@ -41,9 +41,10 @@ use crate::outcome::Outcome;
 /// never after missed requests. Its default of 30 s would make a cut link look like a long store outage.
 const CHECK: Duration = Duration::from_secs(2);
 
-/// Time limit for opening a session that replaces a disconnected one, and the pause between two attempts. After a long
-/// outage the library waits up to 10 s between its own attempts, with no stable setting for it.
+/// Time limit for opening a session that replaces a disconnected one. After a long outage the library waits up to 10 s
+/// between its own attempts, with no stable setting for it.
 const REOPENING: Duration = Duration::from_secs(1);
+/// Pause between two attempts to replace a session.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Settings of a session.
@@ -89,8 +90,8 @@ pub struct Thread {
     deadlines: RefCell<Vec<Deadline>>,
 }
 
-/// Opens a session, with `patience` as the time limit of each connection attempt. A keep-alive check may take the
-/// longer of `patience` and `CHECK`: when it fails, all requests on its connection fail.
+/// Opens a session to the cluster of `contacts`, with `patience` as the time limit of each connection attempt. A
+/// keep-alive check may take the longer of `patience` and `CHECK`: when it fails, all requests on its connection fail.
 pub async fn open(
     contacts: &[SocketAddr],
     settings: &Settings,
@@ -129,7 +130,8 @@ pub async fn open(
 }
 
 impl Thread {
-    /// Returns the session. Opens it on first use, and replaces it when all its nodes are disconnected.
+    /// Returns the thread's session. Opens it on first use, and tries to replace it when all its nodes are
+    /// disconnected. Waits while another client opens it. Fails with class Connect if it does not open within `limit`.
     pub async fn session(
         &self,
         nodes: &CqlNodes,
@@ -158,8 +160,9 @@ impl Thread {
         self.session.borrow().clone()
     }
 
-    /// Returns the session, or a new one if no node is connected and the new session opens. One client opens it. The
-    /// other clients keep the old session meanwhile, which may recover.
+    /// Returns the session, or a new one if no node is connected and a new session opens within 1 s. One client opens
+    /// it. The other clients keep the old session meanwhile, which may recover. Then forgets prepared statements and
+    /// tables.
     async fn replaced(
         &self,
         session: Rc<Session>,
@@ -213,8 +216,8 @@ impl Thread {
         connected > 0
     }
 
-    /// Returns a table's metadata, from the session's or from the store, within `limit`, if the session's lacks it. The
-    /// session must be open.
+    /// Returns a table's metadata from the session, or from the store, within `limit`, if the session lacks it. Fails
+    /// if the table does not exist or its key has several columns.
     pub async fn table(&self, session: &Session, name: &TableName, limit: Limit) -> Result<Rc<Table>, Failure> {
         if let Some(table) = self.tables.borrow().get(name) {
             return Ok(table.clone());
@@ -231,8 +234,8 @@ impl Thread {
         Ok(table)
     }
 
-    /// Returns the prepared statement of operation number `operation` for the columns `names`. On first use, prepares
-    /// the statement that `text` returns, within `limit`.
+    /// Returns the prepared statement of operation number `operation` for the column names `names`. On first use,
+    /// prepares the statement that `text` returns, within `limit`; after a failure, the next call tries again.
     pub async fn prepared(
         &self,
         session: &Session,
@@ -283,7 +286,7 @@ impl Thread {
         Outcome { exchanged, node, answer }
     }
 
-    /// Makes the next request check for connected nodes if this request failed to connect.
+    /// Makes the next request check for connected nodes if this request had a `failure` of class Connect or Timeout.
     fn doubt(&self, failure: Option<&Failure>) {
         if failure.is_some_and(|failure| matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout)) {
             self.doubted.set(true);
@@ -303,7 +306,8 @@ impl Thread {
     }
 }
 
-/// Prepares the statement `text` on the nodes, within `limit`, and sets its consistency level.
+/// Prepares the statement `text` on the nodes, within `limit`, and sets its consistency level. Fails if it is invalid
+/// or late.
 pub async fn prepare(
     session: &Session,
     text: String,

@@ -27,7 +27,8 @@ impl<'a> Days<'a> {
         Self { execution, of, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates a day's table like the base table, unless it exists, and waits until all nodes know it.
+    /// Creates a day's table like the base table, unless it exists, and waits until all nodes know it, within the
+    /// operation's time limit. Fails if the store does not describe the base table.
     pub async fn make(&mut self, day: &TableName) -> Result<(), Failure> {
         let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
         let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));
@@ -44,8 +45,8 @@ impl<'a> Days<'a> {
         }
     }
 
-    /// Executes a statement on the same node for all clients, and adds it to `exchanges`. Two nodes that create a table
-    /// concurrently would create two tables of one name.
+    /// Executes a statement and adds it to `exchanges`. Uses the same node for all clients: two nodes that create a
+    /// table concurrently would create two tables of one name. Fails if the store does not execute it.
     async fn ask(&mut self, text: String) -> Result<Answer, Failure> {
         let Execution { session, operation, limit, .. } = *self.execution;
         let prepared = prepare(session, text, operation.statement_options, limit).await;
@@ -68,14 +69,15 @@ impl crate::daily::Days for Days<'_> {
         &mut self.exchanges
     }
 
-    /// Lists the starts of the days that have a table, in milliseconds since 1970.
+    /// Lists the starts of the days that have a table, in milliseconds since 1970. Fails if the query fails.
     async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
         let text = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{}'", self.of.keyspace);
         let tables = self.ask(text).await?;
         Ok(tables.texts().filter_map(|name| self.buckets.generations.begin_of(&name)).collect())
     }
 
-    /// Drops the table of the day that starts at `begin`, if it exists.
+    /// Drops the table of the day that starts at `begin`, in milliseconds since 1970, if it exists. Fails if the store
+    /// does not execute it.
     async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
         let day = self.of.day(&self.buckets.generations.name(begin));
         self.ask(format!("DROP TABLE IF EXISTS {}", day.quoted())).await.map(drop)

@@ -10,7 +10,7 @@ pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     Failure::new(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
 
-/// The failure for an execution error, or for an error answer.
+/// The failure for an execution error, or for an error answer, with its class.
 pub fn execution(error: &ExecutionError) -> Failure {
     match error {
         ExecutionError::LastAttemptError(error) => attempt(error),

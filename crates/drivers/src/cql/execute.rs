@@ -42,7 +42,8 @@ impl Execution<'_> {
         self.thread.table(self.session, name, self.limit).await
     }
 
-    /// Returns the operation's prepared statement for the columns `names`. On first use, prepares the text from `text`.
+    /// Returns the operation's prepared statement for the columns `names`. On first use, prepares the statement that
+    /// `text` returns. Fails if it is invalid or late.
     pub async fn statement(
         &self,
         names: &[u8],
@@ -52,7 +53,7 @@ impl Execution<'_> {
         self.thread.prepared(self.session, *number, names, (*statement_options, self.limit), text).await
     }
 
-    /// Executes a statement with the values in the connection's buffers. Puts both into `shown` if set.
+    /// Executes a statement with the values in the connection's buffers. Adds both to the exchange to display, if any.
     pub async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> StatementOutcome {
         let Connection { buffers, shown, .. } = connection;
         let asked = self.execute(statement, &buffers.row).await;
@@ -62,7 +63,8 @@ impl Execution<'_> {
         asked
     }
 
-    /// Executes a statement with the given values. An unmet condition, such as `IF NOT EXISTS`, is a failure.
+    /// Executes a statement with the given values. An unmet condition, such as `IF NOT EXISTS`, is a failure. Sent
+    /// bytes are those of the values, received bytes those of the rows.
     pub async fn execute(&self, statement: &PreparedStatement, row: &Row) -> StatementOutcome {
         let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit).await;
         let answer = executed.answer.and_then(Answer::new);
@@ -76,8 +78,8 @@ impl Execution<'_> {
         Outcome { exchanged, node: executed.node, answer: answer.and_then(Answer::applied) }
     }
 
-    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions. Captures values into
-    /// `memory`.
+    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions or lacks a value to
+    /// capture. Captures values into `memory`.
     pub fn judged(&self, asked: StatementOutcome, values: &Values, memory: &mut Memory) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {

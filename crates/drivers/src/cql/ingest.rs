@@ -16,8 +16,9 @@ use crate::daily::{Buckets, Days as _};
 use crate::ingest::{Ingest, chosen, id};
 use crate::tally::Tally;
 
-/// Sends the events at the indices `only` of a batch, or all events. Uses daily tables if events are partitioned by
-/// day.
+/// Sends the events at the indices `only` of a batch, or all events, and returns one reply for all. Creates missing
+/// daily tables if events are partitioned by day. Waits while all days are deleted. The error says why nothing was
+/// sent. `shown`, if set, gets the first statement and its answer.
 pub async fn ingest(
     execution: &Execution<'_>,
     (form, of, buckets): (&Ingest, &TableName, Option<&Buckets>),
@@ -70,7 +71,8 @@ pub async fn ingest(
     })
 }
 
-/// Returns the prepared insert for an event and the values to execute it with: the document id and the line.
+/// Returns the prepared insert for an event and the values to execute it with: the document id and the line. Prepares
+/// it at first use. Fails if they are not text or do not fit the columns.
 async fn bind(
     execution: &Execution<'_>,
     table: &Table,

@@ -8,12 +8,12 @@ pub use loadframe_engine::util::calendar::milliseconds;
 /// 1970-01-01 as a CQL day number.
 const EPOCH: i64 = 1 << 31;
 
-/// Parses `2015-01-31` as a CQL day number.
+/// Parses `2015-01-31` as a CQL day number, in which 1970-01-01 is 2^31; `None` for other text.
 pub fn date(text: &str) -> Option<u32> {
     u32::try_from(calendar::days(text)? + EPOCH).ok()
 }
 
-/// Parses `23:59:59.5` as nanoseconds since midnight.
+/// Parses `23:59:59.5` as nanoseconds since midnight; `None` for other text.
 pub fn nanoseconds(text: &str) -> Option<i64> {
     Some(calendar::time(text)?.duration_since(Time::midnight()).as_nanos() as i64)
 }
@@ -24,7 +24,8 @@ pub fn text(milliseconds: i64) -> String {
     at.map_or_else(|| milliseconds.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
 }
 
-/// Formats a CQL day number as `2015-01-31`. Outside the years 0 to 9999, returns the number.
+/// Formats a CQL day number, in which 1970-01-01 is 2^31, as `2015-01-31`. Outside the years 0 to 9999, returns the
+/// number.
 pub fn date_text(day: u32) -> String {
     let at = calendar::at((i64::from(day) - EPOCH) * DAY);
     at.map_or_else(|| day.to_string(), |at| at.date().to_string())

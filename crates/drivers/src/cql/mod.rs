@@ -78,7 +78,8 @@ impl Driver for Cql {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = Arc::new(CqlNodes::default());
         nodes.set(&target.hosts)?;
@@ -105,7 +106,8 @@ impl Driver for Cql {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let operation = Operation::map(form, number, context, &self.buckets, self.timeout)?;
@@ -133,7 +135,8 @@ impl Driver for Cql {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Returns an error if the nodes reject the credentials or TLS fails permanently. Other failures are ignored.
+    /// Tries to open a session, within 5 s. Fails if a node rejects the credentials or TLS fails permanently; ignores
+    /// other failures.
     async fn verify(&self) -> Result<(), PlanError> {
         let contacts = self.nodes.contacts();
         let patience = self.timeout.min(PATIENCE);
@@ -185,7 +188,7 @@ impl Driver for Cql {
 }
 
 impl Cql {
-    /// Runs `ask` on the thread's session, and opens the session first if necessary. A failure of either becomes a
+    /// Runs `ask` on the thread's session, and opens the session first if necessary. A failure of either becomes the
     /// reply of a request that was not sent.
     async fn execution(
         &self,
@@ -225,7 +228,7 @@ fn refuses_us(error: &NewSessionError) -> bool {
     matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
 }
 
-/// Returns the reason of a permanent TLS failure.
+/// Returns the reason of a permanent TLS failure; `None` for other errors.
 fn refused_tls(error: &NewSessionError) -> Option<String> {
     let Some(ConnectionError::IoError(error)) = connecting(error) else { return None };
     crate::net::tls::refusal(error)

@@ -12,6 +12,7 @@ pub struct CqlNodes {
     known: Mutex<Vec<Host>>,
 }
 
+/// A node, by its name and its addresses.
 #[derive(Clone, Debug)]
 struct Host {
     /// The host as the user wrote it, or as the cluster names it.
@@ -22,7 +23,8 @@ struct Host {
 }
 
 impl CqlNodes {
-    /// Resolves and replaces the hosts that requests go to. Known hosts keep their index.
+    /// Replaces the hosts that requests go to. Known hosts keep their index. Blocks while it resolves names; refuses
+    /// URLs and names without an address.
     pub fn set(&self, hosts: &[String]) -> Result<(), PlanError> {
         let resolved = hosts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +57,7 @@ impl CqlNodes {
         hosts.filter_map(|host| host.text.rsplit_once(':')).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Returns the index of the node at that address. Adds the node if it is unknown.
+    /// Returns the index of the node at that address; at most 65,535. Adds the node if it is unknown.
     pub fn place(&self, address: SocketAddr) -> u16 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = known.iter().position(|host| host.addresses.contains(&address)).unwrap_or_else(|| {
@@ -66,7 +68,7 @@ impl CqlNodes {
     }
 }
 
-/// Resolves the addresses of a host at once. Returns an error for a URL, or a name without addresses.
+/// Resolves the addresses of a host, which blocks. Refuses a URL, and a name without addresses.
 fn resolve(text: &str) -> Result<Host, PlanError> {
     let wrong = |cause: String| PlanError::new(format!("host \"{text}\": {cause}"));
     if text.contains("://") {

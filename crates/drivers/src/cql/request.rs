@@ -39,8 +39,8 @@ impl Buffers {
         }
     }
 
-    /// Replaces `row` by a document's id and values. `id_first`: whether the id is the statement's first or last
-    /// marker.
+    /// Replaces `row` by a document's drawn id and values. `id_first`: the id is the statement's first marker, else the
+    /// last. Refuses values that do not fit their columns.
     pub fn draw_write(
         &mut self,
         statement: &PreparedStatement,
@@ -62,7 +62,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// Replaces `row` by an id and, if given, the value `then` for the second marker.
+    /// Replaces `row` by a drawn id and, if given, the value `then` for the second marker. Refuses values that do not
+    /// fit their columns.
     pub fn draw_id(
         &mut self,
         statement: &PreparedStatement,
@@ -77,7 +78,8 @@ impl Buffers {
         then.map_or(Ok(()), |cell| bind_cell(&mut self.row, statement, 1, cell, values, &mut self.cell))
     }
 
-    /// Replaces `row` by the values of a native statement. Their number must be that of the statement's markers.
+    /// Replaces `row` by the drawn values of a native statement. Refuses another number of values than the statement
+    /// has markers, and values that do not fit their columns.
     pub fn draw_values(
         &mut self,
         statement: &PreparedStatement,
@@ -97,13 +99,13 @@ impl Buffers {
     }
 }
 
-/// Returns a prepared statement's key as text: the names of its columns, each followed by a separator. Refuses a name
+/// Converts a prepared statement's key, the names of its columns, each followed by a separator, to text. Refuses a key
 /// that is not UTF-8.
 pub fn names(key: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
 }
 
-/// Splits a prepared statement's key into column names.
+/// Splits the names of a prepared statement's key, each followed by a separator.
 pub fn columns(names: &str) -> Vec<&str> {
     names.split_terminator(char::from(SEPARATOR)).collect()
 }
@@ -118,7 +120,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses a line. `id` names the field with the id. Refuses a line without this field or that is not a JSON object.
+    /// Parses a line. `id` names the field with the id. Refuses a line that lacks this field or is not a JSON object.
     pub fn read(line: &'a [u8], id: &str) -> Result<Self, Failure> {
         let mut document = Self::default();
         let read = fields(line, |name, value| {
@@ -138,8 +140,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Returns a row of the id and, unless `only_id`, the other values. `id_first`: whether the id is the first or last
-    /// marker.
+    /// Returns a row of the id and, unless `only_id`, the other values. `id_first`: the id is the first marker, else
+    /// the last. Refuses values that do not fit their columns.
     pub fn bind(&self, statement: &PreparedStatement, id_first: bool, only_id: bool) -> Result<Row, Failure> {
         let mut row = Row::default();
         let cells = if only_id { &[][..] } else { &self.cells[..] };
@@ -155,7 +157,7 @@ impl<'a> Document<'a> {
         Ok(row)
     }
 
-    /// Adds the document's id to `row`, as the value of marker number `at`.
+    /// Adds the document's id to `row`, as the value of marker number `at`. Refuses one that does not fit the column.
     fn bind_own_id(&self, row: &mut Row, statement: &PreparedStatement, at: usize) -> Result<(), Failure> {
         match &self.id {
             Some(Scalar::Text(text)) => bind_id(row, statement, at, text.as_bytes()),
@@ -167,7 +169,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Returns the values of an event's insert: the document id and the line.
+/// Returns the values of an event's insert: the document id and the line. Refuses values that do not fit their columns.
 pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<Row, Failure> {
     let mut row = Row::default();
     bind_id(&mut row, statement, 0, id.as_bytes())?;
@@ -175,13 +177,15 @@ pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<
     Ok(row)
 }
 
-/// Adds an id to `row`, converted to the type of marker number `at`. Refuses an id that is not text.
+/// Adds an id to `row`, converted to the type of marker number `at`. Refuses one that is not UTF-8 or does not fit the
+/// type.
 fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {
     let id = std::str::from_utf8(id).map_err(|_| Failure::new(ErrorClass::Client, "the id is not text"))?;
     bind(row, statement, at, |column, out| encode_id(id, column, out).map(|()| true))
 }
 
-/// Adds a drawn value to `row`, as the value of marker number `at`. `buffer` is scratch memory.
+/// Adds a drawn value to `row`, as the value of marker number `at`. `buffer` is scratch memory. Refuses a value that
+/// does not fit the marker's column.
 fn bind_cell(
     row: &mut Row,
     statement: &PreparedStatement,
@@ -194,8 +198,8 @@ fn bind_cell(
     bind(row, statement, at, |column, out| encode(&value, column, out))
 }
 
-/// Adds the value that `encode` writes to `row`, as the value of marker number `at`. Refuses a value that does not fit
-/// the marker's column.
+/// Adds the value that `encode` writes for the column's type to `row`, as the value of marker number `at`. Refuses a
+/// value that does not fit, and a marker that does not exist.
 fn bind(
     row: &mut Row,
     statement: &PreparedStatement,

@@ -21,7 +21,8 @@ impl Row {
         self.ends.clear();
     }
 
-    /// Adds the value that `encode` appends, or null if `encode` returns false.
+    /// Adds the value that `encode` appends, or null if `encode` returns false. After its error, which is returned, the
+    /// row is not usable before `clear`.
     pub fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mismatch>) -> Result<(), Mismatch> {
         let there = encode(&mut self.bytes)?;
         self.ends.push(there.then_some(self.bytes.len()));

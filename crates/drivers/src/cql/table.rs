@@ -54,7 +54,7 @@ impl TableName {
 }
 
 impl Table {
-    /// Looks up a table in a session's metadata. Fails if it does not exist or its key has several columns.
+    /// Looks up a table in a session's metadata. Fails if it is missing there or its key has several columns.
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
         let TableName { keyspace, table } = name;
         let wrong = |message: String| Failure::new(ErrorClass::Client, message);

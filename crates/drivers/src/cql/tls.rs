@@ -14,6 +14,7 @@ use super::nodes::CqlNodes;
 use crate::net::tls;
 
 /// Builds the TLS configuration from the files in `plan`. Accepts certificates for a node's address or its name.
+/// Refuses unusable files.
 pub fn config(plan: &access::Tls, nodes: &Arc<CqlNodes>) -> Result<Arc<ClientConfig>, PlanError> {
     let nodes = nodes.clone();
     tls::config(plan, |verifier| Arc::new(ByHost { verifier, nodes })).map(Arc::new)
@@ -27,7 +28,8 @@ struct ByHost {
 }
 
 impl ServerCertVerifier for ByHost {
-    /// Accepts a certificate that is valid for the node's address or for one of its configured names.
+    /// Accepts a certificate that is valid for the node's address or for one of its configured names; returns the
+    /// verification error otherwise.
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

@@ -64,6 +64,7 @@ pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<
 }
 
 /// Appends the bytes of an id in the format of `column`. Workloads write ids as text; a numeric column gets a number.
+/// Fails for an id that does not fit the type.
 pub fn encode_id(id: &str, column: &ColumnType, out: &mut Vec<u8>) -> Result<(), Mismatch> {
     let value = match column {
         ColumnType::Native(
@@ -75,7 +76,7 @@ pub fn encode_id(id: &str, column: &ColumnType, out: &mut Vec<u8>) -> Result<(),
     encode(&value.unwrap_or(Scalar::Text(Cow::Borrowed(id))), column, out).map(drop)
 }
 
-/// Writes the number of elements before the bytes that `fill` appends.
+/// Appends a count in 4 bytes, and the bytes that `fill` appends; `fill` returns the count or an error.
 fn counted(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<i32, Mismatch>) -> Result<(), Mismatch> {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -84,8 +85,8 @@ fn counted(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<i32, Mis
     Ok(())
 }
 
-/// Appends the elements of a JSON array and returns their number. `column` returns the type of each index, `sized`
-/// elements have a length prefix, `within` makes the error for a malformed array.
+/// Appends the elements of a JSON array and returns their number. `column` returns the type of each index; `sized`
+/// elements have a length prefix. Fails for an element that does not fit, and with `within` for a malformed array.
 fn elements<'t, 'f: 't>(
     json: &[u8],
     out: &mut Vec<u8>,
@@ -109,7 +110,7 @@ fn elements<'t, 'f: 't>(
 }
 
 /// Appends the members of a JSON object as keys and values, and returns their number. `key` and `element` are their
-/// types; `within` makes the error for a malformed object.
+/// types. Fails for a member that does not fit, and with `within` for a malformed object.
 fn pairs(
     json: &[u8],
     key: &ColumnType,
@@ -130,13 +131,15 @@ fn pairs(
     failure.map_or(Ok(count), Err)
 }
 
-/// Appends one JSON value with its length, in the format of `column`. `within` makes the error if `json` is malformed.
+/// Appends one JSON value with its length, in the format of `column`. Fails for a value that does not fit, and with
+/// `within` if `json` is malformed.
 fn one(json: &[u8], column: &ColumnType, out: &mut Vec<u8>, within: &impl Fn() -> Mismatch) -> Result<(), Mismatch> {
     let value = Scalar::parse(json).ok_or_else(within)?;
     sized(out, |out| encode(&value, column, out))
 }
 
-/// Writes the length in bytes before the bytes that `fill` appends, or -1 for null.
+/// Appends a length in 4 bytes, and the bytes that `fill` appends; the length is -1, for null, if `fill` returns false.
+/// Returns the error of `fill`.
 fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mismatch>) -> Result<(), Mismatch> {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -145,8 +148,8 @@ fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mism
     Ok(())
 }
 
-/// Appends the value's bytes in the format of a native type, without their length. Returns true. Refuses a value that
-/// does not fit the type.
+/// Appends the value's bytes in the format of a native type, without their length. Returns true. Refuses null and a
+/// value that does not fit the type.
 fn scalar(value: &Scalar, native: &NativeType, out: &mut Vec<u8>) -> Result<bool, Mismatch> {
     let wrong = || mismatch(value, &ColumnType::Native(native.clone()));
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
@@ -190,7 +193,7 @@ fn scalar(value: &Scalar, native: &NativeType, out: &mut Vec<u8>) -> Result<bool
     Ok(true)
 }
 
-/// Shortens a two's complement number to its significant bytes.
+/// Shortens a big-endian two's complement number to its significant bytes, at least one.
 fn shortest(bytes: &[u8; 16]) -> &[u8] {
     let mut rest = &bytes[..];
     while let [first, second, ..] = rest {
@@ -204,7 +207,7 @@ fn shortest(bytes: &[u8; 16]) -> &[u8] {
 }
 
 /// Appends a decimal number as its scale and its unscaled value. Returns `None` if `text` is not plain digits with an
-/// optional point.
+/// optional sign and point, or too long for 128 bits.
 fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;

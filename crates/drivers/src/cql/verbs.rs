@@ -19,8 +19,8 @@ use crate::ingest::without_source;
 const READING: &[u8] = b"\0";
 
 impl Execution<'_> {
-    /// Executes request `k`. For a bulk request, `only` limits it to the documents at these indices. The error says why
-    /// nothing was sent.
+    /// Executes request number `k`. For a bulk request, `only` limits it to the documents at these indices. The error
+    /// says why nothing was sent, such as a missing table.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -52,7 +52,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Executes a native statement with drawn values, and judges its answer.
+    /// Executes a native statement with drawn values, and judges its answer. The error says why nothing was sent.
     async fn native(
         &self,
         connection: &mut Connection,
@@ -65,7 +65,8 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory).reply())
     }
 
-    /// Writes a document's fields with an INSERT statement if `insert`, otherwise with an UPDATE statement.
+    /// Writes a document's fields with an INSERT statement if `insert`, otherwise with an UPDATE statement. The error
+    /// says why nothing was sent.
     async fn write(
         &self,
         connection: &mut Connection,
@@ -82,7 +83,7 @@ impl Execution<'_> {
         Ok(self.run(connection, &statement).await)
     }
 
-    /// Reads a row by id and judges it. A missing row is a failure.
+    /// Reads a row by id and judges it. A missing row is a failure. The error says why nothing was sent.
     async fn read(
         &self,
         connection: &mut Connection,
@@ -98,7 +99,7 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory))
     }
 
-    /// Reads rows in token order from an id, and judges them.
+    /// Reads rows in token order from an id, and judges them. The error says why nothing was sent.
     async fn scan(
         &self,
         connection: &mut Connection,
@@ -112,7 +113,8 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory))
     }
 
-    /// Reads a row by id, and updates it if it exists. The reply covers both statements.
+    /// Reads a row by id, and updates it if it exists; a missing row is a failure. The reply covers both statements.
+    /// The error says why nothing was sent.
     async fn read_modify_write(
         &self,
         connection: &mut Connection,
