@@ -26,7 +26,7 @@ pub struct Expect {
 
 impl Expect {
     /// Parses `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text", "headers": {"name": "text"}}`.
-    /// All keys are optional; texts and values may hold variables.
+    /// All keys are optional; texts and values may hold variables. Refuses unknown keys and variables, and wrong types.
     pub fn new(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["status", "json", "contains", "headers"])?;
         let status = match form.get("status") {
@@ -114,7 +114,7 @@ impl Expect {
     }
 }
 
-/// Reads a status from 200 to 599.
+/// Reads a status from 200 to 599. Refuses other values.
 fn status(value: &Value) -> Result<u16, PlanError> {
     let status = value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|s| (200..600).contains(s));
     status.ok_or_else(|| PlanError::new(format!("\"status\" wants numbers from 200 to 599, not {value}")))

@@ -35,7 +35,8 @@ impl Driver for Http {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         Http1::new(target).map(|http| Self { http })
     }
@@ -50,7 +51,8 @@ impl Driver for Http {
         true
     }
 
-    /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`.
+    /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`. Refuses one that
+    /// the driver does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, &context.variables, self.http.timeout())
     }
@@ -95,7 +97,8 @@ impl Driver for Http {
         self.http.unreachable()
     }
 
-    /// Limits the open connections of all clients to `connections`, divided among `workers` threads.
+    /// Limits the open connections of all clients to `connections`, divided among `workers` threads. Refuses a number
+    /// with which a worker could not reach each host.
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }
@@ -115,7 +118,7 @@ impl Driver for Http {
         Connection { http: self.http.connection(client), captured: Captured::NONE }
     }
 
-    /// Returns the captured values of the client's current user.
+    /// Returns the captured values of the client's current user; never `None`.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.captured)
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::assertion::assertion;
 use crate::http1::answer::Answer;
 
+/// Name of the header.
 const HEADER: &str = "server-timing";
 
 /// Names of the times to read.
@@ -63,7 +64,8 @@ impl Timing {
     }
 }
 
-/// Returns the time named `wanted` in the header's text `told`, if it is there.
+/// Returns the time named `wanted` in the header's text `told`, which has milliseconds; `None` if it is missing or no
+/// number.
 fn time_of(told: &str, wanted: &str) -> Option<Duration> {
     told.split(',').find_map(|entry| {
         let mut words = entry.split(';').map(str::trim);

@@ -32,6 +32,7 @@ pub struct Authorization {
     scope: Option<Scope>,
 }
 
+/// Where credentials come from.
 enum Source {
     Fixed(Credential),
     File(WatchedFile<Credential>),
@@ -46,6 +47,7 @@ pub enum Credential {
 }
 
 impl Default for Source {
+    /// Creates a source without credentials.
     fn default() -> Self {
         Self::Fixed(Credential::Header(Vec::new()))
     }
@@ -63,7 +65,8 @@ impl Access {
 }
 
 impl Authorization {
-    /// Creates the credentials. If they come from a `file`, they are read again whenever it changes.
+    /// Creates the credentials; refuses those that a header cannot carry. If `file` is given, a thread reads them again
+    /// from it whenever it changes; unusable contents are ignored.
     pub fn new(auth: &Auth, file: Option<PathBuf>) -> Result<Self, PlanError> {
         let first = Credential::new(auth)?;
         let scope = match auth {
@@ -108,8 +111,8 @@ impl Authorization {
 }
 
 impl Authorization {
-    /// Returns the headers that authenticate a request which another client sends with these `headers`. The error says
-    /// why the request cannot be signed.
+    /// Returns the names and values of the headers that authenticate a request which another client sends with these
+    /// `headers`. `path` includes the query string. The error says why the request cannot be signed.
     pub fn headers(
         &self,
         method: &str,

@@ -44,7 +44,8 @@ impl Scope {
         Ok(())
     }
 
-    /// Returns the headers of the signature, by name and value. See `sign`.
+    /// Returns the headers that sign a request at `time`, by name and value. `head` has the first line and the headers
+    /// so far, `body` the body as sent. The error says why the request cannot be signed.
     fn headers(
         &self,
         identity: &Identity,

@@ -30,7 +30,8 @@ pub enum Place {
 impl Source for Place {
     const KEYS: &'static [&'static str] = &["json", "header"];
 
-    /// Reads `{"json": "/pointer"}` or `{"header": "name"}`; returns `None` if the form has neither.
+    /// Reads `{"json": "/pointer"}` or `{"header": "name"}`; returns `None` if the form has neither. Refuses a header
+    /// that is not a text, and an invalid pointer.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match (form.get("json"), form.get("header")) {
             (Some(Value::String(pointer)), _) => Some(Self::Json(Pointer::parse(pointer)?)),
@@ -46,8 +47,8 @@ impl Captures {
         self.sources().any(|place| matches!(place, Place::Json(_)))
     }
 
-    /// Puts the captured values of an answer into `memory`. Returns a failure if a value without `otherwise` is
-    /// missing.
+    /// Puts the captured values of an answer into `memory`. Fails if a value without `otherwise` is missing, or if a
+    /// capture reads a body that is not JSON.
     pub fn keep_from(&self, answer: &Answer, memory: &mut Captured) -> Result<(), Failure> {
         self.keep(memory, |name, place| {
             Ok(match place {
@@ -66,7 +67,7 @@ impl Captures {
     }
 }
 
-/// Returns the JSON at a pointer in the body, or the failure if there is none.
+/// Returns the JSON at a pointer in the body. Fails if there is none, or the body is not JSON.
 pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
     let json = pointer.find(body).map_err(|_| no_json(body))?;
     json.ok_or_else(|| nothing(pointer, body))

@@ -21,8 +21,8 @@ impl HttpClient {
         self.answer_mut().begin(Body::None);
     }
 
-    /// Sends the request `parts`, one after the other, and reads the answer; see `speak`. `body` sets the handling of
-    /// the answer's body.
+    /// Sends the request `parts`, one after the other, over the open connection `wire`, and reads the answer; see
+    /// `speak`. `body` sets the handling of the answer's body.
     pub async fn exchange(
         &mut self,
         wire: &mut Option<Wire>,

@@ -14,7 +14,7 @@ thread_local! {
     static GZIP: RefCell<Compress> = RefCell::new(Compress::new_gzip(Compression::fast(), WINDOW));
 }
 
-/// Replaces the content of `out` with `bytes`, compressed. Allocates nothing in the steady state.
+/// Replaces the content of `out` with `bytes`, compressed by gzip. Allocates nothing in the steady state.
 pub fn gzip(bytes: &[u8], out: &mut Vec<u8>) {
     GZIP.with_borrow_mut(|gzip| {
         gzip.reset();

@@ -89,7 +89,8 @@ pub struct Answered {
 }
 
 impl Http1 {
-    /// Reads the target's access settings and resolves its hosts, without connecting.
+    /// Reads the target's access settings and resolves its hosts, which blocks, without connecting. Refuses unusable
+    /// credentials, certificates and hosts.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let timeout = target.timeout;
         let access = Access::new(target)?;
@@ -103,7 +104,8 @@ impl Http1 {
         self.timeout
     }
 
-    /// Checks TLS to all hosts concurrently. A host that does not answer is not an error.
+    /// Checks TLS to all hosts concurrently, for at most 5 s. Fails for a host that this client can never use; a host
+    /// that does not answer is not an error. Needs Tokio's event loop.
     pub async fn verify(&self) -> Result<(), PlanError> {
         let Some(tls) = &self.access.tls else { return Ok(()) };
         let timeout = self.timeout.min(PATIENCE);
@@ -121,7 +123,7 @@ impl Http1 {
         Ok(())
     }
 
-    /// Changes the hosts while load runs.
+    /// Changes the hosts while load runs. Refuses an empty list, duplicates and hosts that cannot be resolved.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)
     }
@@ -131,13 +133,13 @@ impl Http1 {
         self.topology.hosts()
     }
 
-    /// See [`Driver::unreachable`](loadframe_engine::driver::Driver::unreachable).
+    /// Returns the hosts that refuse connections now, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         self.topology.unreachable()
     }
 
-    /// Limits the open connections of all clients to `connections`; see
-    /// [`Driver::cap`](loadframe_engine::driver::Driver). Refuses fewer than `workers` threads need.
+    /// Limits the open connections of all clients to `connections`, which the clients of each of the `workers` threads
+    /// then share. Refuses a number with which a worker could not reach each host.
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         let per_client = self.topology.connections();
         let routes = connections / per_client;
@@ -167,7 +169,8 @@ impl Http1 {
         Connection { means, node: 0, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
     }
 
-    /// See [`Driver::nodes`](loadframe_engine::driver::Driver::nodes).
+    /// Returns the nodes for the clients of worker `worker` of `workers`, each weighted by its share of the requests;
+    /// `None` unless the spread is fixed.
     pub fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.topology.choice(worker, workers, || true)
     }
@@ -247,7 +250,8 @@ impl Connection {
         self.client.answer()
     }
 
-    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    /// Switches the client to node number `node` from its next request on; with shared connections, prefers those to
+    /// the node. `keep`: connections to other nodes stay open.
     pub fn turn_to(&mut self, node: u16, keep: bool) {
         match &mut self.means {
             ConnectionSet::Own(route) => route.assignment.turn_to(node, keep),
@@ -266,12 +270,13 @@ impl Connection {
         self.buffers.only.extend_from_slice(places);
     }
 
-    /// Calls `write`, which writes the body of the next request and returns its number of documents.
+    /// Calls `write`, which replaces the contents of a buffer by the body of the next request and returns its number of
+    /// documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.buffers.give(write);
     }
 
-    /// Returns the number of the next request that is not drawn, and advances it.
+    /// Returns the number of the next request that has no draw, such as one for a batch of events, and advances it.
     pub fn number(&mut self) -> u64 {
         let number = self.number;
         self.number += 1;

@@ -116,7 +116,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Calls `write`, which writes the body of the next request and returns its number of documents.
+    /// Calls `write`, which replaces the contents of the body buffer by the body of the next request and returns its
+    /// number of documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.given = write(&mut self.body);
     }
@@ -140,21 +141,22 @@ impl<'a> RequestHead<'a> {
         Self { variables, template, bodyless: method == "HEAD", has_query: false, fields: Fields::default() }
     }
 
-    /// Appends a slash and `text`, percent-encoded, to the path.
+    /// Appends a slash and `text`, percent-encoded, to the path. Refuses unknown variables.
     pub fn segment(mut self, text: &str) -> Result<Self, PlanError> {
         self.template.push_literal("/");
         self.template.push_segment(text, self.variables)?;
         Ok(self)
     }
 
-    /// Appends a whole path, with or without a query string, unchanged except for its variables.
+    /// Appends a whole path, with or without a query string, unchanged except for its variables. Refuses unknown
+    /// variables.
     pub fn path(mut self, text: &str) -> Result<Self, PlanError> {
         self.template.push_path(text, self.variables)?;
         self.has_query = text.contains('?');
         Ok(self)
     }
 
-    /// Appends `name=value`, percent-encoded, to the query string. Refuses a list or mapping as the value.
+    /// Appends `name=value`, percent-encoded, to the query string. Refuses null, a list or a mapping as the value.
     pub fn parameter(mut self, name: &str, value: &Value) -> Result<Self, PlanError> {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -173,7 +175,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Appends a header. Refuses an invalid name and headers that determine the end of a message.
+    /// Appends a header. Refuses an invalid name or value, and headers that determine the end of a message.
     pub fn field(mut self, name: &str, value: &str) -> Result<Self, PlanError> {
         let within = |error: PlanError| error.within(format!("header \"{name}\""));
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -195,7 +197,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Returns the request with this head and `body`.
+    /// Returns the request with this head and `body`. It keeps the answer's body; for HEAD, there is none.
     pub fn finish(mut self, body: Body) -> Request {
         self.template.push_literal(" HTTP/1.1\r\n");
         let answer = if self.bodyless { answer::Body::None } else { answer::Body::Read };
@@ -204,7 +206,7 @@ impl<'a> RequestHead<'a> {
 }
 
 impl Request {
-    /// Counts the answer's body instead of keeping it.
+    /// Makes the answer's body counted instead of kept.
     pub fn ignore_answer(&mut self) {
         if self.answer == answer::Body::Read {
             self.answer = answer::Body::Counted;
@@ -234,8 +236,8 @@ impl Request {
         [&self.line, &self.fields.template].into_iter().chain(body.into_iter().flatten())
     }
 
-    /// Renders the request to `host` with `values`. Allocates nothing in the steady state, unless it is signed. The
-    /// error says why it cannot be signed.
+    /// Renders the request to `host` into `buffers`, with the drawn and captured `values`. Allocates nothing in the
+    /// steady state, unless it is signed. The error says why it cannot be signed.
     pub fn render<'a>(
         &'a self,
         host: &Host,

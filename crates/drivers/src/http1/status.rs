@@ -2,8 +2,8 @@
 
 use loadframe_engine::driver::ErrorClass;
 
-/// Returns the error class of an HTTP status: `None` for 200 to 299. Statuses below 500 are `Client`, except overload
-/// (429) and timeouts (408).
+/// Returns the error class of an HTTP status: `None` for 200 to 299, `Rejected` for 429, `Timeout` for 408 and 504,
+/// `Server` for others from 500 on, `Client` for the rest, also redirections.
 pub fn class_of(status: u16) -> Option<ErrorClass> {
     match status {
         200..=299 => None,

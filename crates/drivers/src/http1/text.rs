@@ -11,7 +11,7 @@ pub fn message(first_line: &[u8], body: &[u8]) -> String {
     if body.is_empty() { first_line.into_owned() } else { format!("{first_line}\n\n{}", shown(body)) }
 }
 
-/// Formats JSON with one member per line, and other bodies unchanged. Truncates long bodies.
+/// Formats JSON with one member per line, and other bodies unchanged. Truncates the text after 4 KiB.
 fn shown(body: &[u8]) -> String {
     let pretty = serde_json::from_slice::<Value>(body).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
     let text = pretty.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());

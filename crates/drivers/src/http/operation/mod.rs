@@ -32,12 +32,15 @@ pub struct Operation {
     needs: Vec<(usize, String)>,
 }
 
+/// The methods that a workload can use.
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
+/// The keys of an `http` operation.
 const KEYS: [&str; 9] = ["method", "path", "headers", "parameters", "body", "text", "capture", "expect", "timing"];
 
 impl Operation {
-    /// Parses `{"http": {...}, "timeout": 5}`. `timeout` is the default if the form has none.
+    /// Parses `{"http": {...}, "timeout": 5}`, in seconds. `timeout` is the default if the form has none. Refuses what
+    /// it does not support.
     pub fn map(form: &Value, variables: &Variables, timeout: Duration) -> Result<Self, PlanError> {
         let timeout = timeout::of_operation(form, timeout)?;
         let form = Form::new(form, &["http", "timeout"])?;
@@ -94,7 +97,7 @@ impl Operation {
     }
 }
 
-/// Returns the members of the mapping at `key`, if present.
+/// Returns the members of the mapping at `key`; none if it is missing or null. Refuses another value.
 fn members<'a>(form: &Form<'a>, key: &str) -> Result<impl Iterator<Item = (&'a String, &'a Value)>, PlanError> {
     let mapping = form.get(key).map(|_| form.mapping(key)).transpose()?;
     Ok(mapping.and_then(Value::as_object).into_iter().flatten())

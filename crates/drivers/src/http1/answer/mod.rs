@@ -37,12 +37,13 @@ pub enum Body {
 pub struct Malformed(String);
 
 impl fmt::Display for Malformed {
+    /// Writes the violated rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed HTTP answer: {}", self.0)
     }
 }
 
-/// Returns an error that says what violates HTTP.
+/// Returns the error `Malformed`, in which `what` says what violates HTTP.
 fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(what.into()))
 }
@@ -128,7 +129,7 @@ impl Answer {
         self.stage == Stage::Done
     }
 
-    /// Returns the status of a complete answer.
+    /// Returns the status of a complete answer, such as 200.
     pub fn status(&self) -> u16 {
         self.head.status
     }
@@ -171,7 +172,7 @@ impl Answer {
         (self.is_complete() && self.dropped == 0).then(|| self.body())
     }
 
-    /// Returns the maximum body length.
+    /// Returns the maximum body length in bytes: 64 MiB, or 1 TiB for a counted body.
     fn limit(&self) -> usize {
         if self.body == Body::Read { LIMIT } else { COUNTED_LIMIT }
     }
@@ -181,7 +182,8 @@ impl Answer {
         self.dropped
     }
 
-    /// Processes the next `count` bytes of the body: keeps them, or drops the rest of a counted body.
+    /// Processes the next `count` available bytes of the body: keeps them, or drops those of a counted body beyond 64
+    /// KiB. Fails if a body to keep exceeds 64 MiB.
     fn take(&mut self, count: usize) -> Result<(), Malformed> {
         let kept = self.body_end - self.body_start;
         if self.body == Body::Read && count > LIMIT - kept {
@@ -213,6 +215,7 @@ impl Answer {
     }
 
     /// Processes one element of the available bytes. Returns false if it needs more bytes or the answer is complete.
+    /// Fails if the answer is malformed or exceeds a limit.
     fn step(&mut self) -> Result<bool, Malformed> {
         match self.stage {
             Stage::StatusLine => {
@@ -333,7 +336,8 @@ impl Frame for Answer {
         self.bytes.space(longest).ok_or_else(|| Malformed(format!("it is longer than {longest} bytes")))
     }
 
-    /// Adds `count` bytes that were written to `space`. Returns whether the answer is complete.
+    /// Adds `count` bytes that were written to `space`. Returns whether the answer is complete; fails if it is
+    /// malformed or exceeds a limit.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         self.received += count as u64;
@@ -362,7 +366,7 @@ impl Frame for Answer {
     }
 }
 
-/// Parses `HTTP/1.1 200 OK`.
+/// Parses `HTTP/1.1 200 OK`, of any version 1.x and with an optional reason. Fails for other text.
 fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     let status = |digits: &[u8]| digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
     match line {
@@ -378,8 +382,8 @@ fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     malformed(format!("it begins with {:?}", String::from_utf8_lossy(&line[..line.len().min(40)])))
 }
 
-/// Reads a header line into `head`, if it concerns the body or the connection. Refuses two different lengths and an
-/// unknown transfer encoding.
+/// Reads a header line into `head`, if it concerns the body or the connection. Fails without a colon, for two different
+/// lengths and for an unknown transfer encoding.
 fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     let Some(colon) = memchr(b':', line) else {
         return malformed(format!("{:?} is not a field", String::from_utf8_lossy(&line[..line.len().min(40)])));
@@ -415,14 +419,15 @@ fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Parses a body's length, which consists of digits only.
+/// Parses a body's length. Fails unless it consists of digits only and fits into 64 bits.
 fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok());
     number.map_or_else(|| malformed(format!("{:?} is not a length", String::from_utf8_lossy(digits))), Ok)
 }
 
-/// Parses `1a2b; extension` as a number of bytes. A size above `most` is an error.
+/// Parses a line such as `1a2b; extension` as a hexadecimal number of bytes. Fails for other text and a size above
+/// `most`.
 fn chunk_size(line: &[u8], most: usize) -> Result<usize, Malformed> {
     let digits = line[..memchr(b';', line).unwrap_or(line.len())].trim_ascii();
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
