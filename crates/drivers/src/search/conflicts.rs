@@ -13,8 +13,11 @@ const SLOPE: f64 = 30.0;
 /// Number of draws for a document with a new id. If all fail, the nearest one before the last draw is used.
 const DRAWS: u64 = 64;
 
+/// Number of the draw whether a document conflicts.
 const CONFLICTS: u64 = 0x6c6f_6164_0001_0000;
+/// First number of the draws of an earlier document.
 const EARLIER: u64 = 0x6c6f_6164_0002_0000;
+/// Number of the draw for the order of the ids.
 const ORDER: u64 = 0x6c6f_6164_0003_0000;
 
 /// Which documents conflict, and with which id.
@@ -31,14 +34,15 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// Returns the id of a document, below the number of documents, and whether it was used before.
+    /// Returns the id of document number `document`, below the number of documents, and whether an earlier document has
+    /// it. `draw` gives the seed and the stream.
     pub fn id(&self, draw: &Draw, document: u64) -> (u64, bool) {
         let again = self.again(draw, document);
         let number = if again { self.earlier(draw, document) } else { document };
         (if self.sequential { number } else { self.shuffled(draw, number) }, again)
     }
 
-    /// Whether a document gets the id of an earlier one.
+    /// Draws whether a document gets the id of an earlier one; false for document 0.
     fn again(&self, draw: &Draw, document: u64) -> bool {
         document > 0 && Draw { k: document, ..*draw }.unit(CONFLICTS) < self.probability
     }
@@ -62,7 +66,8 @@ impl Conflicts {
         number
     }
 
-    /// Maps `unit`, a number in [0, 1), to one of the first `count` documents, preferably a recent one.
+    /// Maps `unit`, a number in [0, 1), to one of the first `count` documents, more often a recent one, by `recency`.
+    /// `count` must be above 0.
     fn before(&self, unit: f64, count: u64) -> u64 {
         if self.recency == 0.0 {
             return ((unit * count as f64) as u64).min(count - 1);
@@ -71,8 +76,8 @@ impl Conflicts {
         ((count - 1) as f64 * (1.0 - back)).round() as u64
     }
 
-    /// Permutes the documents: four rounds of a Feistel network over the next power of 4, repeated until the result is
-    /// below the number of documents.
+    /// Returns the place of document `number` in a random permutation of the documents: four rounds of a Feistel
+    /// network over the next power of 4, repeated until the result is below the number of documents.
     fn shuffled(&self, draw: &Draw, mut number: u64) -> u64 {
         let half = (u64::BITS - self.documents.leading_zeros()).div_ceil(2);
         let low = (1 << half) - 1;

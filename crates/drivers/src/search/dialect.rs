@@ -16,6 +16,7 @@ pub struct Dialect {
     version: (u64, u64),
 }
 
+/// The product whose API a store has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Product {
     Elasticsearch,
@@ -47,8 +48,8 @@ pub struct DocumentPath {
 }
 
 impl Dialect {
-    /// Returns the dialect of the plan's store; without a store, the newest Elasticsearch. Refuses versions that are
-    /// not numbers, and Elasticsearch before 6.2.
+    /// Returns the dialect of the plan's store; without a store, the newest Elasticsearch. A distribution other than
+    /// `opensearch` counts as Elasticsearch. Refuses versions that are not numbers, and Elasticsearch before 6.2.
     pub fn new(store: Option<&Store>) -> Result<Self, PlanError> {
         let Some(Store { distribution, version }) = store else {
             return Ok(Self { product: Product::Elasticsearch, version: (u64::MAX, 0) });
@@ -88,7 +89,7 @@ impl Dialect {
         self.verb("_update")
     }
 
-    /// Returns the path of a verb such as `_update`, before or behind the id.
+    /// Returns the path of a verb such as `_update`: behind the id if documents have a type, else before it.
     fn verb(&self, verb: &'static str) -> DocumentPath {
         if self.typed() {
             DocumentPath { before: "_doc", behind: Some(verb) }
@@ -207,8 +208,8 @@ impl Dialect {
         if self.composes() { "_index_template" } else { "_template" }
     }
 
-    /// Returns the path and body of a template for collections with names matching `patterns`. If several templates
-    /// match, the one with the highest priority applies.
+    /// Returns the path and body of a template for collections with names matching `patterns`; `definition` has their
+    /// settings, mappings and aliases. If several templates match, the one with the highest priority applies.
     pub fn template(&self, patterns: &Value, priority: Option<u64>, definition: Value) -> (&'static str, Value) {
         let mut body = if self.composes() { json!({ "template": definition }) } else { definition };
         body["index_patterns"] = patterns.clone();
@@ -270,7 +271,7 @@ impl Dialect {
         body
     }
 
-    /// Converts the aggregations of a search, or those nested in an aggregation, in place.
+    /// Converts the date_histograms of a search, or those nested in an aggregation, in place.
     fn aggregations(&self, parent: &mut Map<String, Value>) {
         for key in ["aggs", "aggregations"] {
             let Some(named) = parent.get_mut(key).and_then(Value::as_object_mut) else { continue };
@@ -321,7 +322,8 @@ const CALENDAR: [[&str; 2]; 8] = [
     ["year", "1y"],
 ];
 
-/// Returns a fixed interval in a unit that the old key does not read as a calendar interval.
+/// Returns a fixed interval in a unit that the old key does not read as a calendar interval, such as `60s` for `1m`;
+/// others unchanged.
 fn not_calendar(interval: Value) -> Value {
     let same = match interval.as_str() {
         Some("1s") => "1000ms",

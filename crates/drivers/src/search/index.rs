@@ -34,8 +34,8 @@ impl Index {
     }
 }
 
-/// Reads the indices in an answer that list generations, the oldest first. Also returns the names of shrunk indices
-/// that have not replaced their originals yet. Other indices are left out.
+/// Reads the indices in an answer that lists them, the oldest generation first. Leaves out indices that hold no
+/// generation, but returns separately the names of shrunk indices that have not replaced their originals yet.
 pub fn read(generations: &Generations, answer: &Value) -> (Vec<Index>, Vec<String>) {
     let (mut indices, mut unfinished) = (Vec::new(), Vec::new());
     for (name, described) in answer.as_object().into_iter().flatten() {

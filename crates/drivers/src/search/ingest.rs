@@ -33,8 +33,8 @@ struct Placed<'a> {
 }
 
 impl Search {
-    /// Sends the events of a batch, or those at the positions `only`, to the generations of their documents. Events of
-    /// deleted generations are refused.
+    /// Sends the events of a batch, or those at the indices `only`, to the generations of their documents. The first
+    /// time, lists the generations in the store. Events of deleted generations are refused. Returns one reply for all.
     pub(super) async fn place_events(
         &self,
         connection: &mut Connection,
@@ -78,7 +78,8 @@ impl Search {
         }
     }
 
-    /// Sends the events of a batch, or those at the positions `only`. Halves a request that the store cannot read.
+    /// Sends the events of a batch, or those at the indices `only`. Halves a request that the store cannot read, until
+    /// the faulty event is alone, which is refused. Returns one reply for all.
     async fn send_events(
         &self,
         connection: &mut Connection,
@@ -113,8 +114,8 @@ impl Search {
         Reply { status: last.status, ..tally.reply(Some(sum), last.node) }
     }
 
-    /// Searches once for the events of a batch. Returns whether each is visible, by position; an empty list if the
-    /// search fails.
+    /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event, by position; an
+    /// empty list if the query fails.
     pub(super) async fn ask_for_events(
         &self,
         connection: &mut Connection,
@@ -139,7 +140,8 @@ impl Search {
         (reply, seen)
     }
 
-    /// Sends the events of a batch, or those at the positions `only`, in one request.
+    /// Sends the events of a batch, or those at the indices `only`, in one request. A failure of the whole request for
+    /// another reason than its contents may be retried.
     async fn send_once(
         &self,
         connection: &mut Connection,
@@ -178,7 +180,8 @@ impl Placed<'_> {
     }
 }
 
-/// Whether the store refused the whole request because of some of its content.
+/// Whether the store refused the whole request because of some of its content: status 400 or 413. `connection` must
+/// hold the answer of `reply`.
 fn is_unreadable(connection: &Connection, reply: &Reply) -> bool {
     let refused = reply.outcome.as_ref().is_err_and(|failure| failure.class == ErrorClass::Client);
     refused && UNREADABLE.contains(&connection.answer().status())

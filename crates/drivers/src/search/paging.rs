@@ -22,7 +22,9 @@ use loadframe_engine::workload::json_pointer::Pointer;
 pub const PARTS: [&str; 3] = ["page", "close", "open"];
 /// Index of the page part.
 pub const PAGE: usize = 0;
+/// Index of the close part.
 const CLOSE: usize = 1;
+/// Index of the open part.
 const OPEN: usize = 2;
 
 /// Time limit for closing after a failure.
@@ -180,7 +182,7 @@ impl Paging {
     }
 
     /// Reads the position of the next page from a page with this number of documents into `place`; returns whether
-    /// there is a next page.
+    /// there is a next page. Fails if the page lacks the position.
     fn turn(&self, body: &[u8], documents: u64, place: &mut PagePosition) -> Result<bool, Unexpected> {
         let PagePosition { id, after } = place;
         let keep = |kept: &mut Vec<u8>, json: &[u8]| {

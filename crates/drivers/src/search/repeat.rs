@@ -23,7 +23,9 @@ use loadframe_engine::workload::json_pointer::Pointer;
 /// The parts of a repeated operation.
 pub const PARTS: [&str; 1] = ["attempt"];
 
+/// Default pause between attempts, in seconds.
 const EVERY: f64 = 1.0;
+/// Default time limit of all attempts, in seconds.
 const WITHIN: f64 = 600.0;
 
 /// When to end a repeated operation.
@@ -45,6 +47,7 @@ struct Condition {
     wanted: Template,
 }
 
+/// How a value relates to the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Equal,
@@ -54,12 +57,13 @@ enum Relation {
 }
 
 impl Repeat {
-    /// Reads `{"until": {"a.b": 0, "/c": {"at_least": 3}}, "every": 1, "within": 600}`.
+    /// Reads `{"until": {"a.b": 0, "/c": {"at_least": 3}}, "every": 1, "within": 600}`, with times in seconds. Refuses
+    /// unknown keys and wrong types.
     pub fn map(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Self::read(form, variables).map_err(|error| error.within("repeat"))
     }
 
-    /// Like `map`; its errors do not contain the word `repeat`.
+    /// Does the work of `map`; its errors do not contain the word `repeat`.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["until", "every", "within"])?;
         let mut until = Vec::new();
@@ -84,8 +88,9 @@ impl Repeat {
         !self.until.is_empty()
     }
 
-    /// Repeats the request until the conditions hold, a retry cannot help, or the time is up. `timeout` applies to each
-    /// exchange. Calls `seen` with the request and each reply. Returns one reply with the attempts as parts.
+    /// Repeats the request until the conditions hold, a retry cannot help, or the time is up, which is a failure of
+    /// class Timeout. Waits between attempts. `timeout` applies to each exchange. Calls `seen` with the request and
+    /// each reply. Returns one reply with the attempts as parts, from the first sending to the last answer.
     pub async fn run(
         &self,
         search: &Search,
@@ -141,8 +146,8 @@ impl Repeat {
 }
 
 impl Condition {
-    /// Reads the condition on the value at `name`, a pointer or a dotted name: a value, or one of `at_least`, `at_most`
-    /// and `one_of`.
+    /// Reads the condition on the value at `name`, a pointer or a dotted name: a value, or a mapping with one of
+    /// `at_least`, `at_most` and `one_of`. Refuses other mappings.
     fn read(name: &str, wanted: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let pointer = if name.starts_with('/') {
             Pointer::parse(name)?

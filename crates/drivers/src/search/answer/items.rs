@@ -7,7 +7,8 @@ use super::{Verdict, failure, words};
 use crate::http1::status::class_of;
 use loadframe_engine::util::json::{Cursor, Unexpected};
 
-/// Judges `{"docs": [{"found": true, ...}, {"error": {...}}]}`. Documents of a missing index count as not found.
+/// Judges `{"docs": [{"found": true, ...}, {"error": {...}}]}`, and counts the found documents. The first other error
+/// is the failure; documents of a missing index count as not found. Fails if the answer has another form.
 pub(super) fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let docs = answer["docs"].as_array().ok_or(Unexpected)?;
@@ -29,8 +30,9 @@ const DISALLOWED: &str = "validation_exception";
 /// Statuses of documents with invalid contents.
 const OF_CONTENTS: [u16; 2] = [400, 413];
 
-/// Judges each of the `sent` items. `events`: a document is lost only if its contents are invalid; one that failed
-/// because of a blocked index or missing credentials may be retried.
+/// Judges the answer to a bulk request with `sent` items, and returns the positions of failed ones. `events`: an item
+/// is lost only if its contents are invalid; one that failed because of a blocked index or missing credentials may be
+/// retried. Fails if the answer has another form, or errors in another number of items.
 pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {
@@ -75,7 +77,8 @@ pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unex
     Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
 
-/// Judges the items of `sent` deletions. A missing document, which has status 404 and no error, is a failure.
+/// Judges the answer to a bulk request with `sent` deletions, like `bulk`. A missing document, which has status 404 and
+/// no error, is a failure that cannot be retried.
 pub(super) fn deletions(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     let mut verdict = bulk(body, sent, false)?;
     if memchr::memmem::find(body, b"not_found").is_none() {

@@ -105,8 +105,8 @@ impl Verdict {
         }
     }
 
-    /// Checks the workload's assertion on an answer that `judge` accepted: hits, fields and recall. Sets outcome and
-    /// recall. Does nothing after a failure.
+    /// Checks the workload's assertion on the answer `body`, which `judge` accepted: hits, fields and recall. Sets
+    /// outcome and recall. Does nothing after a failure.
     pub fn assert(&mut self, judge: Judge, assertion: &Assertion, values: &Values, body: &[u8]) {
         if self.outcome.is_err() {
             return;
@@ -142,7 +142,8 @@ impl Judge {
         !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
     }
 
-    /// Returns a failure if a field of the document or the first hit contradicts the assertion.
+    /// Returns a failure if a field of the document or the first hit in the answer `body` is missing or contradicts the
+    /// assertion.
     pub fn fields(self, assertion: &Assertion, values: &Values, body: &[u8]) -> Result<(), Failure> {
         if !assertion.has_fields() {
             return Ok(());
@@ -197,14 +198,14 @@ impl Judge {
         })
     }
 
-    /// Returns the document of a read, or of the first hit of a search.
+    /// Returns the document of a read, or of the first hit of a search, as JSON; `None` if there is none.
     fn source(self, body: &[u8]) -> Option<&[u8]> {
         let pointer = if self == Self::Search { "/hits/hits/0/_source" } else { "/_source" };
         Pointer::parse(pointer).ok()?.find(body).ok().flatten()
     }
 }
 
-/// Returns the ids of the first `most` hits, in order.
+/// Returns the ids of the first `most` hits of a search, in order. Fails if the answer has no list of hits with ids.
 fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
     let hits = Cursor::member(body, b"hits")?.ok_or(Unexpected)?.value()?;
     let mut ids = Vec::new();
@@ -225,7 +226,8 @@ fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
 }
 
 /// Judges an answer of any kind by the fields that report failures: `timed_out`, `_shards`, `errors` with `items`,
-/// `failures`, and `responses`, whose elements may have these fields or `error`. `whole`: the answer may have `responses`.
+/// `failures`, and `responses`, whose elements may have these fields or `error`. `whole`: the answer may have
+/// `responses`. `Unexpected` if it is not a JSON object.
 fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected> {
     let mut shards = Shards::default();
     let mut outcome = Ok(());
@@ -266,7 +268,8 @@ fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected>
     Ok(shards.outcome(body).and(outcome))
 }
 
-/// Returns the message of the first failed item in `{"errors": true, "items": [{"index": {"error": {...}}}]}`.
+/// Returns the message of the first failed item in `{"errors": true, "items": [{"index": {"error": {...}}}]}`, or a
+/// general one if no item has an error.
 fn first_error(body: &[u8]) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let items = answer["items"].as_array().into_iter().flatten();
@@ -274,8 +277,9 @@ fn first_error(body: &[u8]) -> String {
     errors.next().map_or_else(|| "\"errors\" is true".to_owned(), words)
 }
 
-/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits. The hits
-/// are those of the search with the fewest.
+/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits. Counts
+/// the returned documents of all; the hits are those of the search with the fewest. Fails if the answer has another
+/// form.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -309,6 +313,7 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
 }
 
 /// Counts the buckets of the outermost aggregations as documents and hits. Named buckets are members of an object.
+/// Fails without `aggregations`.
 fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     let mut buckets = 0;
     Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
@@ -330,8 +335,8 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.searched(body)) })
 }
 
-/// Judges a table, and counts its rows. They are `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in
-/// OpenSearch.
+/// Judges a table, and counts its rows: `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in OpenSearch. A
+/// partial table is a failure. Fails if there is none of them.
 fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial) = (None, false);
     Cursor::new(body).object(|name, cursor| {
@@ -346,7 +351,9 @@ fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, false)) })
 }
 
-/// Judges `{"is_partial": false, "timed_out": false, "hits": {"events": [...]}}`, or `sequences` instead of `events`.
+/// Judges `{"is_partial": false, "timed_out": false, "hits": {"events": [...]}}`, or `sequences` instead of `events`,
+/// and counts them. An answer without a list has none. A partial or timed-out answer is a failure. Fails if the answer
+/// has another form.
 fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial, mut timed_out) = (None, false, false);
     Cursor::new(body).object(|name, cursor| {
@@ -380,7 +387,7 @@ fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the number of elements of the array at the cursor, and moves behind it.
+/// Returns the number of elements of the array at the cursor, and moves behind it. Fails if there is no array.
 fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     let mut count = 0;
     cursor.array(|_, cursor| {
@@ -390,7 +397,8 @@ fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     Ok(count)
 }
 
-/// Judges `{"snapshot": {"state": "SUCCESS", ...}}` or `{"accepted": true}`.
+/// Judges `{"snapshot": {"state": "SUCCESS", ...}}` or `{"accepted": true}`. Another state is a failure. Fails if the
+/// answer has another form.
 fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let outcome = match answer["snapshot"]["state"].as_str() {
@@ -410,7 +418,8 @@ fn is_error(body: &[u8], kind: &str) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["error"]["type"] == kind)
 }
 
-/// Judges `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`.
+/// Judges `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`: a failure unless all shards
+/// have acknowledged. Fails if the answer does not say so.
 fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     let complete = Cursor::member(body, b"shards_acknowledged")?.ok_or(Unexpected)?.boolean()?;
     let outcome = match complete {
@@ -430,7 +439,8 @@ fn reason(body: &[u8]) -> String {
     candidates.into_iter().find(|error| !error.is_null()).map_or_else(|| excerpt(body), words)
 }
 
-/// Returns the text of `{"type": "parsing_exception", "reason": "Unknown key", ...}`, with the cause if it differs.
+/// Returns the text of an error such as `{"type": "parsing_exception", "reason": "Unknown key", ...}`, with the cause
+/// if it differs. Other errors become JSON text.
 fn words(error: &Value) -> String {
     let text = |value: &Value| match (value["type"].as_str(), value["reason"].as_str()) {
         (Some(kind), Some(reason)) => Some(format!("{kind}: {reason}")),

@@ -23,7 +23,8 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// Reads the fields of an answer. A missing field counts as no failure.
+    /// Reads the fields of an answer; a missing field counts as no failure. Fails if the answer is not a JSON object or
+    /// a field has another type.
     pub(super) fn read(body: &[u8]) -> Result<Self, Unexpected> {
         let mut shards = Self::default();
         Cursor::new(body).object(|name, cursor| {
@@ -46,7 +47,7 @@ impl Shards {
         Ok(shards)
     }
 
-    /// Reads the value of `hits`: the number of hits returned and counted.
+    /// Reads the value of `hits`: the number of hits returned and counted. Fails if it has another form.
     fn read_hits(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unexpected> {
         cursor.object(|name, cursor| {
             match name {
@@ -78,8 +79,9 @@ impl Shards {
         }
     }
 
-    /// Like `outcome`, for a search, which needs a copy of each shard. The store does not count a shard without an
-    /// available copy among the failed ones. Other operations count all copies, also unassigned ones.
+    /// Like `outcome`, for a search, which needs a copy of each shard: also fails if fewer shards succeeded than exist.
+    /// The store does not count a shard without an available copy among the failed ones. Other operations count all
+    /// copies, also unassigned ones.
     pub(super) fn searched(&self, body: &[u8]) -> Result<(), Failure> {
         self.outcome(body)?;
         match self.successful {
@@ -91,7 +93,8 @@ impl Shards {
         }
     }
 
-    /// Judges the answer to a search. Fails for an answer without a list of hits.
+    /// Judges the answer to a search: documents are the returned hits, hits those that the store counted. Fails for an
+    /// answer without a list of hits.
     pub(super) fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
         let verdict = Verdict::new(documents, self.searched(body));

@@ -29,10 +29,15 @@ use crate::net::deadline::Limit;
 
 /// The recorded parts. `blocked` is the time of a shrink during which the index refuses writes.
 pub const PARTS: [&str; 5] = ["look", "roll_over", "shrink", "blocked", "delete"];
+/// Index of the queries among the parts.
 const LOOK: usize = 0;
+/// Index of a rollover among the parts.
 const ROLL_OVER: usize = 1;
+/// Index of a shrink among the parts.
 const SHRINK: usize = 2;
+/// Index of a write block among the parts.
 const BLOCKED: usize = 3;
+/// Index of a deletion among the parts.
 const DELETE: usize = 4;
 
 /// An index management operation.
@@ -81,8 +86,9 @@ pub struct Shrink {
 }
 
 impl Managing {
-    /// Executes all due actions: rolls over, deletes and shrinks indices. `sizes` queries the sizes of the indices;
-    /// `seen` is called with each request and its reply. Returns one reply with the parts of [`PARTS`].
+    /// Executes all due actions: rolls over, deletes and shrinks indices. An action is independent of a failure of
+    /// another; the outcome is the first failure. `sizes` queries the sizes of the indices; `timeout` applies to each
+    /// request; `seen` is called with each request and its reply. Returns one reply with the parts of [`PARTS`].
     pub async fn run(
         &self,
         search: &Search,
@@ -108,8 +114,9 @@ impl Managing {
         round.exchanges.finish()
     }
 
-    /// Queries the indices and their sizes, and learns their generations. The first time, also queries the newest
-    /// document times.
+    /// Queries the indices and their sizes, and adds their generations to those known. The first time, also refreshes
+    /// the indices and queries the newest document times. A failed request, or an answer that is not JSON, is recorded
+    /// in `round`.
     async fn look<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -134,7 +141,7 @@ impl Managing {
     }
 
     /// Starts a new generation, if a condition holds for the one that contains `now`, and creates its index. `now` is
-    /// in milliseconds since 1970.
+    /// in milliseconds since 1970. Records a failure in `round`.
     async fn roll_over<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -156,8 +163,8 @@ impl Managing {
         round.note(ROLL_OVER, began, &outcome);
     }
 
-    /// Deletes the indices of generations that ended more than `keep` milliseconds before `now`. Their later events are
-    /// refused.
+    /// Deletes the indices of generations that ended at least `keep` milliseconds before `now`; nothing without `keep`.
+    /// Their later events are refused. Records failures in `round`, and continues.
     async fn delete<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -197,14 +204,14 @@ struct Size {
 }
 
 impl Size {
-    /// Reads the size of an index from a row of the store's table.
+    /// Reads the size of an index from a row of the store's table; 0 for a missing number.
     fn read(row: &Value) -> Self {
         let number = |key: &str| row[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
         Self { documents: number("docs.count"), bytes: number("pri.store.size") }
     }
 }
 
-/// Returns the newest time of each day in an answer, in milliseconds since 1970.
+/// Returns the newest time of each day and field in an answer, in milliseconds since 1970; empty without aggregations.
 fn instants(answer: &Value) -> Vec<i64> {
     let fields = answer["aggregations"].as_object().into_iter().flat_map(|fields| fields.values());
     let days = fields.filter_map(|field| field["buckets"].as_array()).flatten();
@@ -213,7 +220,7 @@ fn instants(answer: &Value) -> Vec<i64> {
 
 impl Search {
     /// Lists the generations in the store, once per collection, and adds them to `generations`. The error is the reply
-    /// of the failed request.
+    /// of the failed request; the next call then tries again.
     pub(super) async fn learn(
         &self,
         connection: &mut Connection,

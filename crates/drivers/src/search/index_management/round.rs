@@ -31,6 +31,7 @@ pub struct Failed;
 
 impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
     /// Sends a request and waits for its answer, which the connection then holds. Calls `seen`, and adds the exchange.
+    /// Fails if the answer is a failure.
     pub async fn ask(&mut self, step: &SearchStep) -> Result<(), Failed> {
         let limit = Limit::starting_now(self.timeout);
         let reply = self.search.step(self.connection, step, None, limit, self.values).await;
@@ -38,8 +39,8 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         if self.exchanges.join(reply) { Ok(()) } else { Err(Failed) }
     }
 
-    /// Builds the request `METHOD /segment/...` with a JSON body and sends it like `ask`. `judge` decides whether its
-    /// answer is a success.
+    /// Builds the request `METHOD /segment/...` with a JSON body, if any, and sends it like `ask`. `judge` decides
+    /// whether its answer is a success.
     pub async fn send(&mut self, method: &str, path: &[&str], body: Option<Value>, judge: Judge) -> Result<(), Failed> {
         let line = RequestHead::new(method, self.values.variables);
         let line = path.iter().try_fold(line, |line, segment| line.segment(segment));
@@ -59,7 +60,7 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         self.fail(error.message)
     }
 
-    /// Records a failure with this message, and returns `Failed`.
+    /// Records a failure of class Server with this message, without sending anything, and returns `Failed`.
     pub fn fail(&mut self, message: String) -> Result<(), Failed> {
         self.exchanges.join(Reply::unsent(Failure::new(ErrorClass::Server, message)));
         Err(Failed)

@@ -16,7 +16,8 @@ use crate::search::request::SearchStep;
 
 impl Managing {
     /// Shrinks the indices of generations that ended long enough before `now`, in milliseconds since 1970, and merges
-    /// their segments.
+    /// their segments. Leaves out indices with few shards and those to delete. Records failures in `round`, and
+    /// continues.
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -48,8 +49,9 @@ impl Managing {
         }
     }
 
-    /// Replaces `index` by `target`, an index with the same documents and fewer shards. `there`: `target` exists,
-    /// complete or not. Sets `blocked` when the write block starts. After a failure, writes are allowed again.
+    /// Replaces `index` by `target`, an index with the same documents and fewer shards, which gets its aliases and
+    /// name. `there`: `target` exists, complete or not. Sets `blocked` when the write block starts. After a failure,
+    /// allows writes again, unless the store may still execute the replacement.
     async fn replace<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -106,7 +108,8 @@ impl Managing {
         swapped
     }
 
-    /// Waits until `target` is ready. Fails unless it has as many documents as `index`.
+    /// Waits until `target` is ready, and refreshes both indices. Fails unless `target` has as many documents as
+    /// `index`.
     async fn compare<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -133,7 +136,8 @@ impl Managing {
         round.fail(format!("{} has {before} documents, and its copy {target} has {after}", index.name))
     }
 
-    /// Removes the write block and the node restriction of an index. Ignores a failure.
+    /// Removes the write block and the node restriction of an index in the store. Continues after a failure, which
+    /// `round` records.
     async fn reopen<S: FnMut(&Connection, &Request, &Reply)>(&self, round: &mut Round<'_, S>, index: &Index) {
         // If this fails too, the next round starts over. Until then, events for the index are retried.
         let _ = round.send("PUT", &[&index.name, "_settings"], Some(shrink::open()), Judge::DONE).await;

@@ -9,10 +9,12 @@ use crate::form::Form;
 use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
 
+/// The methods that a workload can use.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
 impl Mapping<'_> {
-    /// Maps an administrative operation, such as `create_collection`. Refuses other kinds and unknown keys.
+    /// Maps an administrative operation, such as `create_collection`, with its `argument`. Refuses other kinds, unknown
+    /// keys, and features that the store lacks.
     pub(super) fn administration(&self, kind: &str, argument: &Value) -> Mapped {
         let read = |known: &[&str]| Form::new(argument, known);
         match kind {
@@ -145,18 +147,18 @@ impl Mapping<'_> {
         }
     }
 
-    /// Returns the request head `METHOD /segment/...`.
+    /// Returns the request head `METHOD /segment/...`. Refuses unknown variables.
     fn at_root(&self, method: &str, segments: &[&str]) -> Result<RequestHead<'_>, PlanError> {
         segments.iter().try_fold(RequestHead::new(method, self.variables()), |line, segment| line.segment(segment))
     }
 
-    /// Returns the request head `METHOD /_snapshot/REPOSITORY/NAME`.
+    /// Returns the request head `METHOD /_snapshot/REPOSITORY/NAME`. Refuses a form without `repository` or `name`.
     fn snapshot_line(&self, method: &str, form: &Form) -> Result<RequestHead<'_>, PlanError> {
         self.at_root(method, &["_snapshot"])?.segment(form.text("repository")?)?.segment(form.text("name")?)
     }
 
     /// Maps a request that waits for a cluster state, by default 30 s for the status green. The store answers 408 with
-    /// `timed_out` if it does not occur.
+    /// `timed_out` if the state does not occur. Refuses wrong types.
     fn health(&self, form: &Form) -> Mapped {
         let mut line = self.at_root("GET", &["_cluster", "health"])?;
         if form.get("collection").is_some() {
@@ -202,7 +204,7 @@ impl Mapping<'_> {
 /// Parts of a collection's definition.
 const DEFINITION: [&str; 3] = ["settings", "mappings", "aliases"];
 
-/// Returns the mappings that a form has at these keys, by key.
+/// Returns a mapping of those `keys` that a form has to their values. Refuses values other than mappings.
 fn taken(form: &Form, keys: &[&str]) -> Result<Value, PlanError> {
     let mut body = json!({});
     for key in keys {

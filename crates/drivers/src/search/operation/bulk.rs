@@ -20,6 +20,7 @@ use crate::search::conflicts::Conflicts;
 use loadframe_engine::util::json::Cursor;
 use loadframe_engine::workload::json_pointer::Pointer;
 
+/// The keys of a bulk request.
 const KEYS: [&str; 14] = [
     "collection",
     "corpus",
@@ -38,7 +39,8 @@ const KEYS: [&str; 14] = [
 ];
 
 impl Mapping<'_> {
-    /// Maps a bulk request: `{"collection": NAME, "corpus": NAME, "size": 100, "action": "index", ...}`.
+    /// Maps a bulk request: `{"collection": NAME, "corpus": NAME, "size": 100, "action": "index", ...}`. Refuses
+    /// unknown keys, wrong types, and ids that do not fit the action or the corpus.
     pub(super) fn bulk(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &KEYS)?;
         let corpus = self.context.corpora.get(form.text("corpus")?)?;
@@ -63,7 +65,8 @@ impl Mapping<'_> {
     }
 }
 
-/// Reads the source of the ids. Refuses a source that does not fit the action or the corpus.
+/// Reads where the ids of documents come from: a field, the corpus's action lines, conflicts or the store. Refuses a
+/// source that does not fit the action or the corpus.
 fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     if form.get("conflicts").is_some() {
         let sequential = match form.text("conflicts")? {
@@ -96,7 +99,8 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     Ok(Ids::Field(field(form, "id", corpus)?))
 }
 
-/// Uses the ids of the corpus's action lines. Refuses a corpus if its first action line names another index.
+/// Returns the corpus's action lines as the source of ids. Refuses a corpus whose first action line is unreadable or
+/// names another index.
 fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     let collection = form.text("collection")?;
     let action = crud::first_action(corpus)?;
@@ -110,7 +114,8 @@ fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     }
 }
 
-/// Returns the location of the field that `key` names. Fails if the corpus's first document lacks it.
+/// Returns the location of the field that `key` names. Fails if the corpus's first document lacks it, or has another
+/// value than a text or number there.
 fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> {
     let name = form.text(key)?;
     let pointer = Pointer::parse(&format!("/{}", name.replace('.', "/")))?;
@@ -122,7 +127,7 @@ fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> 
     }
 }
 
-/// Reads the number from 0 to 1 at `key`, or returns `default`.
+/// Reads the number from 0 to 1 at `key`, or returns `default` if it is missing. Refuses other values.
 fn share(form: &Form, key: &str, default: f64) -> Result<f64, PlanError> {
     let Some(value) = form.get(key) else { return Ok(default) };
     let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
@@ -154,7 +159,7 @@ enum Ids {
     Conflicts(Conflicts, Action),
 }
 
-/// Returns the offset behind the first action line and its document in a body.
+/// Returns the offset behind the first action line and its document in a body; a deletion has no document.
 fn end_of_first(body: &[u8]) -> usize {
     let line = |from: usize| memchr(b'\n', &body[from..]).map_or(body.len(), |length| from + length + 1);
     // A deletion has an action line only.
@@ -163,7 +168,8 @@ fn end_of_first(body: &[u8]) -> usize {
 }
 
 impl Batches for Documents {
-    /// Keeps only the documents at the positions `places`, ascending, with their action lines. Returns their number.
+    /// Keeps only the documents at the positions `places`, ascending, of a `body` from `append`, with their action
+    /// lines. Returns their number.
     fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64 {
         let (mut kept, mut from, mut place, mut documents) = (0, 0, 0, 0);
         let mut wanted = places.iter().copied().peekable();
@@ -186,8 +192,8 @@ impl Batches for Documents {
         self.corpus.documents().div_ceil(self.size)
     }
 
-    /// Appends the action lines and documents of request `draw` to `body`. Returns the number of documents. `scratch`
-    /// is an empty buffer.
+    /// Appends the action lines and documents of request number `draw.k` to `body`. Returns the number of documents.
+    /// `scratch` is an empty buffer.
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64 {
         let first = draw.k % self.requests().max(1) * self.size;
         if matches!(self.ids, Ids::None) && self.per.is_none() {
@@ -237,7 +243,8 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     line
 }
 
-/// Returns the text without its quotes, or the number, at `pointer` in a document; `None` for other values.
+/// Returns the text without its quotes, still escaped, or the number, at `pointer` in a JSON document. `None` for an
+/// empty text, another value and a missing one.
 fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     let value = pointer.find(document).ok().flatten()?;
     match value.first()? {
@@ -247,7 +254,7 @@ fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Formats a generated id with ten digits, like Rally.
+/// Formats a generated id with ten digits, like Rally. Drops further digits.
 fn digits(mut id: u64) -> [u8; 10] {
     let mut digits = [b'0'; 10];
     for digit in digits.iter_mut().rev() {
@@ -258,8 +265,8 @@ fn digits(mut id: u64) -> [u8; 10] {
 }
 
 /// Appends an action line such as `{"index":{"_id":"7"}}`. Without an id, the store generates one or refuses the
-/// document. With `per`, a name and a value, the line also has `"_index":"NAME-VALUE"`. Updates have the number of
-/// repetitions after a conflict.
+/// document. With `per`, a name and a value, the line also has `"_index":"NAME-VALUE"`. Updates with an id have the
+/// number of repetitions after a conflict. `id` and the value are JSON text without quotes.
 fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",
@@ -286,8 +293,8 @@ fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, i
 }
 
 /// Appends an action line of the corpus, for a request to `collection` (JSON). Keeps metadata such as `_id` and
-/// `routing`. Omits the type and the name of `collection`. The action is `create` if the line or `action` says so. Sends
-/// an invalid line unchanged, so that the store refuses it.
+/// `routing`. Omits the type and the name of `collection`. With `per`, sets the index as in `push_action`. The action
+/// is `create` if the line or `action` says so. Appends an invalid line unchanged, so that the store refuses it.
 fn push_kept(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, line: &[u8], collection: &[u8]) {
     let start = body.len();
     let mut push = |name: &[u8], meta: &mut Cursor<'_>| {
@@ -320,7 +327,7 @@ fn push_kept(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, lin
     }
 }
 
-/// Appends the line of a document in the form of its action; nothing for a deletion.
+/// Appends the line of a JSON document in the form of its action; nothing for a deletion.
 fn push_document(body: &mut Vec<u8>, action: Action, document: &[u8]) {
     let (before, behind): (&[u8], &[u8]) = match action {
         Action::Index | Action::Create => (b"", b"\n"),

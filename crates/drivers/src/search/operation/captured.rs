@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// Replaces each `field` of a capture form by a JSON pointer into the answer of this kind of operation.
+/// Replaces each `field` of a capture form by a JSON pointer into the answer to an operation of this kind; `None`
+/// without a form. Refuses a `field` that is not a name, or of a kind that reads no documents.
 pub fn located(form: Option<&Value>, kind: &str) -> Result<Option<Value>, PlanError> {
     let mut form = form.cloned();
     for (name, source) in form.as_mut().and_then(Value::as_object_mut).into_iter().flatten() {

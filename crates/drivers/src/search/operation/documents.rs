@@ -23,7 +23,7 @@ pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<Reques
 }
 
 impl Mapping<'_> {
-    /// Maps a read of a document or some of its fields. `known` are the allowed keys.
+    /// Maps a read of a document or some of its fields. `known` are the allowed keys; refuses others and wrong types.
     pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
         let form = Form::new(argument, known)?;
         let mut line = routed(self.at("GET", &form, self.dialect.document())?, &form)?;
@@ -36,14 +36,14 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::Document))
     }
 
-    /// Maps a read of a document, followed by its update.
+    /// Maps a read of a document, followed by its update. Refuses unknown keys and wrong types.
     pub(super) fn read_modify_write(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let (write, judge) = self.update(argument)?;
         let read = MappedSteps::from(self.read(argument, &WRITE)?);
         Ok(MappedSteps { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
     }
 
-    /// Maps the deletion of a document.
+    /// Maps the deletion of a document. Refuses unknown keys and wrong types.
     pub(super) fn delete(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "id", "routing", "refresh"])?;
         let line = place(self.at("DELETE", &form, self.dialect.document())?, &form)?;
@@ -51,6 +51,7 @@ impl Mapping<'_> {
     }
 
     /// Maps a request that stores a document, replacing an existing one. Without an id, the store generates one.
+    /// Refuses unknown keys and wrong types.
     pub(super) fn index(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let line = match form.get("id") {
@@ -61,7 +62,8 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Maps a bulk request that stores the listed documents.
+    /// Maps a bulk request that stores the listed documents, each `{"id": ID, "document": {...}}`. Refuses an empty
+    /// list, unknown keys and wrong types.
     pub(super) fn index_many(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "documents", "routing", "refresh"])?;
         let documents = form.require("documents")?;
@@ -80,7 +82,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(Body::Lines(lines)), Judge::Items { documents: list.len() as u64 }))
     }
 
-    /// Maps a request that adds a document. The store answers 409 if it exists.
+    /// Maps a request that adds a document. The store answers 409 if it exists. Refuses unknown keys and wrong types.
     pub(super) fn insert(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(form.mapping("document")?)?;
@@ -88,17 +90,20 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Maps a change of some fields of a document. The store answers 404 if it does not exist.
+    /// Maps a change of some fields of a document. The store answers 404 if it does not exist. Refuses unknown keys and
+    /// wrong types.
     pub(super) fn update(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document}))
     }
 
-    /// Maps a change of some fields of a document, which creates it if it does not exist.
+    /// Maps a change of some fields of a document, which creates it if it does not exist. Refuses unknown keys and
+    /// wrong types.
     pub(super) fn upsert(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document, "doc_as_upsert": true}))
     }
 
-    /// Maps a change of a document; `body` converts its fields to the request body.
+    /// Maps a change of a document; `body` converts its fields to the request body. The store repeats it after a
+    /// conflict. Refuses unknown keys and wrong types.
     fn change(&self, argument: &Value, body: fn(&Value) -> Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(&body(form.mapping("document")?))?;
@@ -106,7 +111,8 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Maps a search in the order of a field with the documents' ids, because the store keeps no order of ids.
+    /// Maps a search in the order of the field `by`, which has the documents' ids, because the store keeps no order of
+    /// ids. Starts at the id `from`. Refuses a form without `by`, unknown keys and wrong types.
     pub(super) fn scan(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {

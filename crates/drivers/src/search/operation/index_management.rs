@@ -16,7 +16,8 @@ const LONGEST_DELAY: i64 = 3_600_000;
 
 impl Mapping<'_> {
     /// Maps `{"collection": NAME, "times": [FIELD], "roll_over": {...}, "shrink": {...}, "keep": SECONDS}` to one round
-    /// of index management. Parts that are not given are not done; a shrunk index has one shard by default.
+    /// of index management. Parts that are not given are not done; a shrunk index has one shard by default. Refuses
+    /// unknown keys and wrong types.
     pub(super) fn manage(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "times", "roll_over", "shrink", "keep"])?;
         let collection = form.text("collection")?;
@@ -70,7 +71,8 @@ impl Mapping<'_> {
         })
     }
 
-    /// Returns the request that lists all indices of generations, with their settings and aliases.
+    /// Returns the request that lists all indices of generations, with their settings and aliases. Refuses unknown
+    /// variables.
     pub(super) fn indices(&self, collection: &str) -> Result<SearchStep, PlanError> {
         let line = RequestHead::new("GET", self.variables()).segment(&everything(collection))?;
         let line = line.parameter("flat_settings", &true.into())?;
@@ -78,7 +80,7 @@ impl Mapping<'_> {
         Ok(SearchStep::new(request, Judge::DONE))
     }
 
-    /// Returns the request head `METHOD /COLLECTION-*`, for all indices but shrunk ones.
+    /// Returns the request head `METHOD /COLLECTION-*`, for all indices but shrunk ones. Refuses unknown variables.
     fn days(&self, method: &str, collection: &str) -> Result<RequestHead<'_>, PlanError> {
         RequestHead::new(method, self.variables()).segment(&format!("{collection}-*"))
     }
@@ -102,7 +104,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Pattern for the indices of all generations, including shrunk ones.
+/// Returns the pattern for the indices of all generations, including shrunk ones.
 fn everything(collection: &str) -> String {
     format!("{collection}-*,{SHRUNK}{collection}-*")
 }

@@ -18,7 +18,7 @@ use crate::search::request::SearchStep;
 
 impl Mapping<'_> {
     /// Returns the destination of the events of a form: its generations if there are daily indices, and its visibility
-    /// query.
+    /// query. Refuses unknown variables in the collection's name.
     pub(super) fn ingest_target(&self, form: Ingest) -> Result<IngestTarget, PlanError> {
         let generations = match form.daily {
             None => None,
@@ -33,14 +33,16 @@ impl Mapping<'_> {
         self.register.of(collection, || Generations::new(collection, Style::Dotted))
     }
 
-    /// Maps the bulk request of a batch. [`body`] writes its body later.
+    /// Maps the bulk request of a batch. [`body`] writes its body later. Refuses unknown variables in the collection's
+    /// name.
     pub(super) fn ingest(&self, ingest: &Ingest) -> Mapped {
         let line = RequestHead::new("POST", self.variables()).segment(&ingest.collection)?;
         let line = self.dialect.bulk().iter().try_fold(line, |line, name| line.segment(name))?;
         Ok((line.finish(Body::Given), Judge::TakenIn))
     }
 
-    /// Returns the query for ingested events, with the visibility of searches. [`look`] writes its body later.
+    /// Returns the query for ingested events, with the visibility of searches. [`look`] writes its body later. Refuses
+    /// unknown variables in the collection's name.
     fn look(&self, collection: &str) -> Result<SearchStep, PlanError> {
         let line = RequestHead::new("POST", self.variables()).segment(collection)?.segment("_mget")?;
         // Like a search, this omits documents that are not refreshed yet.
@@ -49,8 +51,8 @@ impl Mapping<'_> {
     }
 }
 
-/// Replaces `body` by the bulk request for the events at the indices `only`, or for all. `list` has the generations.
-/// Returns the number of events.
+/// Replaces `body` by the bulk request for the events at the indices `only`, or for all. `list` has the generations,
+/// which decide each event's index. Returns the number of events.
 ///
 /// The store executes the events of one document in order. Repeated events and events of concurrent clients are
 /// harmless, because each event sets only its own field.
@@ -72,8 +74,8 @@ pub fn body(ingest: &Ingest, list: &List, batch: &Batch, only: Option<&[u32]>, b
     events
 }
 
-/// Replaces `body` by a request for the documents of all events, with the field of each event. `list` has the
-/// generations.
+/// Replaces `body` by a request for the documents of all events of a batch, with the field of each event. `list` has
+/// the generations, which decide each event's index.
 pub fn look(ingest: &Ingest, list: &List, batch: &Batch, body: &mut Vec<u8>) {
     let mut names = Names::new(&ingest.collection, Style::Dotted, list);
     body.clear();
@@ -89,12 +91,14 @@ pub fn look(ingest: &Ingest, list: &List, batch: &Batch, body: &mut Vec<u8>) {
     body.extend_from_slice(b"]}");
 }
 
+/// An answer to the visibility query.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow)]
     docs: Vec<Document<'a>>,
 }
 
+/// One document in it; the source is empty if the document is missing.
 #[derive(Deserialize)]
 struct Document<'a> {
     #[serde(rename = "_source", borrow, default)]
@@ -102,7 +106,7 @@ struct Document<'a> {
 }
 
 /// Returns, for each event of a batch, whether it is visible in an answer to [`look`]: its document has a field of its
-/// kind.
+/// kind. All are invisible in an answer of another form.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
     let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
     let is_seen = |(place, event)| {

@@ -18,7 +18,8 @@ const OURS: [&str; 5] = ["size", "from", "search_after", "pit", "scroll"];
 const KEPT: &str = "1m";
 
 impl Mapping<'_> {
-    /// Maps a scroll. The first page opens it; the driver clears it at the end.
+    /// Maps a scroll. The first page opens it; the driver clears it at the end. Refuses unknown keys and wrong types,
+    /// and a body with keys that the paging sets.
     pub(super) fn scroll(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "body", "size", "pages", "keep_alive"])?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
@@ -40,7 +41,7 @@ impl Mapping<'_> {
     }
 
     /// Maps searches that each continue after the last hit, by default in a point in time, which the driver opens and
-    /// closes. Refuses a body without `sort`.
+    /// closes. Refuses a body without `sort`, and a store without points in time.
     pub(super) fn search_after(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;
@@ -78,6 +79,7 @@ impl Mapping<'_> {
     }
 
     /// Maps composite aggregations over `sources`. Each page continues after the last bucket of the page before it.
+    /// Refuses unknown keys and wrong types.
     pub(super) fn composite(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;
@@ -114,7 +116,8 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(page, Judge::Aggregation), paging))
     }
 
-    /// Returns the search in a form's body, converted to this version. Refuses keys that the paging sets.
+    /// Returns the search in a form's body, converted to this version; empty without a body. Refuses keys that the
+    /// paging sets.
     fn searched(&self, form: &Form) -> Result<Map<String, Value>, PlanError> {
         let Some(body) = form.get("body") else { return Ok(Map::new()) };
         form.mapping("body")?;
@@ -126,7 +129,8 @@ impl Mapping<'_> {
         Ok(self.dialect.search(body).as_object().cloned().unwrap_or_default())
     }
 
-    /// Returns the JSON of a non-empty object without its closing brace, so that members can follow.
+    /// Returns the JSON of a non-empty object without its closing brace, so that members can follow. Refuses unknown
+    /// variables.
     fn members(&self, object: &Value) -> Result<Template, PlanError> {
         let mut template = Template::default();
         for (index, (name, value)) in object.as_object().into_iter().flatten().enumerate() {
@@ -150,12 +154,13 @@ fn literal(text: &str) -> Template {
     template
 }
 
-/// Reads the largest number of pages.
+/// Reads the largest number of pages, above 0; `None` if there is no limit. Refuses other values.
 fn pages(form: &Form) -> Result<Option<u64>, PlanError> {
     form.get("pages").map(|_| form.count("pages")).transpose()
 }
 
-/// Reads how long the store keeps a scroll or point in time after each page; by default one minute.
+/// Reads how long the store keeps a scroll or point in time after each page; by default one minute. Refuses other
+/// values than a text.
 fn kept<'a>(form: &Form<'a>) -> Result<&'a str, PlanError> {
     form.get("keep_alive").map_or(Ok(KEPT), |_| form.text("keep_alive"))
 }

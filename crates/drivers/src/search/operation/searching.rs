@@ -10,7 +10,8 @@ use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
 
 impl Mapping<'_> {
-    /// Maps a search: `{"collection": NAME, "body": {...}, "size": 10, ...}`.
+    /// Maps a search: `{"collection": NAME, "body": {...}, "size": 10, ...}`. Without a body, it finds all documents.
+    /// Refuses unknown keys and wrong types.
     pub(super) fn search(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters", "routing"])?;
         let mut line = routed(self.line("POST", &form)?.segment("_search")?, &form)?;
@@ -31,7 +32,8 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Search))
     }
 
-    /// Maps several searches in one request, each with a line for its collection and a line for its body.
+    /// Maps several searches in one request, each with a line for its collection and a line for its body. Refuses an
+    /// empty list, unknown keys, wrong types, and a `size` besides a body that is a variable.
     pub(super) fn multi_search(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["searches"])?;
         let searches = form.require("searches")?;
@@ -64,7 +66,8 @@ impl Mapping<'_> {
         Ok((line.finish(Body::Lines(lines)), Judge::Searches))
     }
 
-    /// Maps a search that returns aggregations and no hits; `query` limits its documents.
+    /// Maps a search that returns aggregations and no hits; `query` limits its documents. Refuses unknown keys and
+    /// wrong types.
     pub(super) fn aggregation(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "aggregations", "query", "request_cache"])?;
         let mut body = json!({"size": 0, "aggs": form.mapping_or_hole("aggregations")?});
@@ -78,7 +81,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&self.dialect.search(&body))?), Judge::Aggregation))
     }
 
-    /// Maps a count of all documents, or of the documents that match a query.
+    /// Maps a count of all documents, or of those that match `query`. Refuses unknown keys and wrong types.
     pub(super) fn count(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query"])?;
         let body = match form.get("query") {
@@ -88,7 +91,8 @@ impl Mapping<'_> {
         Ok((self.line("POST", &form)?.segment("_count")?.finish(body), Judge::Count))
     }
 
-    /// Maps a query in SQL: `{"query": "SELECT ...", "fetch_size": 100, "body": {...}}`.
+    /// Maps a query in SQL: `{"query": "SELECT ...", "fetch_size": 100, "body": {...}}`. Refuses unknown keys and wrong
+    /// types.
     pub(super) fn sql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "fetch_size", "body"])?;
         let mut body = with_query(&form)?;
@@ -114,7 +118,8 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Events))
     }
 
-    /// Maps a search for the `k` nearest neighbours of a vector. Refuses stores without it.
+    /// Maps a search for the `k` nearest neighbours of a vector. Refuses stores without it, unknown keys and wrong
+    /// types.
     pub(super) fn knn(&self, argument: &Value) -> Mapped {
         let known = ["collection", "field", "vector", "k", "candidates", "filter", "parameters"];
         let form = Form::new(argument, &known)?;
@@ -127,7 +132,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Returns the body of a query in SQL, ES|QL or EQL: its text and further keys.
+/// Returns the body of a query in SQL, ES|QL or EQL: its text, and the members of `body`. Refuses a `query` in `body`.
 fn with_query(form: &Form) -> Result<Value, PlanError> {
     let mut body = json!({"query": form.text("query")?});
     if form.get("body").is_some() {

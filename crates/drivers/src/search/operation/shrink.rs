@@ -24,7 +24,8 @@ const NO_WRITES: &str = "index.blocks.write";
 const ONLY_NODE: &str = "index.routing.allocation.require._name";
 
 impl Mapping<'_> {
-    /// Maps `{"from": NAME, "to": NAME, "settings": {...}}` to the steps of [`PARTS`].
+    /// Maps `{"from": NAME, "to": NAME, "settings": {...}}` to the steps of [`PARTS`]. Refuses unknown keys and wrong
+    /// types.
     pub(super) fn shrink(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["from", "to", "settings"])?;
         let settings = form.get("settings").map(|_| form.mapping("settings")).transpose()?;
@@ -36,7 +37,7 @@ impl Mapping<'_> {
 
 /// Returns the requests of [`PARTS`], in order, that copy the index `from` to `to` with these settings. The store
 /// requires a copy of every shard on one node and a write block. The first steps arrange both, and wait for pending
-/// writes. The new index inherits neither setting.
+/// writes. The new index inherits neither setting. Refuses unknown variables.
 pub fn steps(
     dialect: &Dialect,
     variables: &Variables,
@@ -78,13 +79,15 @@ pub fn open() -> Value {
     json!({NO_WRITES: null, ONLY_NODE: null})
 }
 
-/// Returns the request that waits until an index is readable.
+/// Returns the request that waits until an index has all primary shards and none moves or starts. Refuses unknown
+/// variables.
 pub fn ready(variables: &Variables, index: &str) -> Result<SearchStep, PlanError> {
     let line = RequestHead::new("GET", variables).path("/_cluster/health")?.segment(index)?;
     Ok(SearchStep::new(at_rest(line.parameter("wait_for_status", &"yellow".into())?)?, Judge::ON_SHARDS))
 }
 
-/// Completes a health request that waits until no shard moves or starts.
+/// Completes a health request so that it waits until no shard moves or starts. Returns an error only for unknown
+/// variables.
 fn at_rest(line: RequestHead<'_>) -> Result<Request, PlanError> {
     let line = line.parameter("wait_for_no_relocating_shards", &true.into())?;
     Ok(line.parameter("wait_for_no_initializing_shards", &true.into())?.finish(Body::None))
