@@ -43,7 +43,7 @@ impl Answer {
         }
     }
 
-    /// Returns the answer, or a failure if it has zero documents.
+    /// Returns the answer, or a failure of class Client if it has no documents.
     pub fn or_not_found(self) -> Result<Self, Failure> {
         if self.documents() == 0 { Err(missing()) } else { Ok(self) }
     }
@@ -57,16 +57,15 @@ impl Answer {
         }
     }
 
-    /// Returns the answer, or a failure if a write failed or found no document.
+    /// Returns the answer, or a failure if a write failed, its write concern was not met, or it found no document.
     pub fn done(self) -> Result<Self, Failure> {
         let answered = self.acknowledged()?;
         let Self::Result(answer) = &answered else { return Ok(answered) };
         if written(answer) == Some(0) { Err(missing()) } else { Ok(answered) }
     }
 
-    /// Returns the number of documents that a native command wrote.
-    ///
-    /// `None` if the answer has no such number, 0 if the write concern was not met.
+    /// Returns the number of documents that a native command wrote: 0 if the write concern was not met, `None` if the
+    /// answer has no such number or is a list of documents.
     pub fn documents_written(&self) -> Option<u64> {
         const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
         let Self::Result(answer) = self else { return None };
@@ -92,7 +91,7 @@ impl Answer {
         asserted.judge_fields(values, |name| field(&first, name).cloned())
     }
 
-    /// Returns the first document, or the result of a command, as JSON.
+    /// Returns the first document, or the result of a command, as JSON; `None` if there is none.
     pub fn first(&self) -> Option<Value> {
         match self {
             Self::Documents(_) => self.read().next(),
@@ -100,23 +99,24 @@ impl Answer {
         }
     }
 
-    /// Returns the documents of the first answer, with their types and field order.
+    /// Returns the documents of the first batch, with their types and field order. Leaves out invalid ones.
     pub fn typed_documents(&self) -> Vec<Document> {
         self.raw().filter_map(owned).collect()
     }
 
-    /// Returns the documents of the first answer, as JSON.
+    /// Returns the documents of the first batch, as JSON; none for the result of a command. Leaves out invalid ones.
     pub fn read(&self) -> impl Iterator<Item = Value> {
         self.raw().filter_map(json)
     }
 
-    /// Returns the documents of the first answer in BSON; none for the result of a command.
+    /// Returns the documents of the first batch in BSON; none for the result of a command.
     fn raw(&self) -> impl Iterator<Item = &RawDocument> {
         let batch = if let Self::Documents(batch) = self { Some(batch) } else { None };
         batch.into_iter().flat_map(FoundDocuments::documents)
     }
 
-    /// Returns all documents as a JSON list, or `None` if they exceed the first answer.
+    /// Returns all documents as a JSON list; `None` if there are more than in the first batch, and for the result of a
+    /// command.
     pub fn list(&self) -> Option<Vec<u8>> {
         let Self::Documents(batch) = self else { return None };
         let documents: Vec<Value> = self.read().collect();

@@ -14,18 +14,29 @@ use serde_json::Value;
 use crate::crud::Scalar;
 use loadframe_engine::util::json::{Cursor, Unexpected};
 
+/// Type of a 64-bit floating-point number.
 const DOUBLE: u8 = 0x01;
+/// Type of a string.
 const TEXT: u8 = 0x02;
+/// Type of a document.
 const DOCUMENT: u8 = 0x03;
+/// Type of an array.
 const ARRAY: u8 = 0x04;
+/// Type of an object id.
 const OBJECT_ID: u8 = 0x07;
+/// Type of a boolean.
 const BOOL: u8 = 0x08;
+/// Type of a date: milliseconds since 1970.
 const DATE: u8 = 0x09;
+/// Type of null.
 const NULL: u8 = 0x0a;
+/// Type of a 32-bit integer.
 const INT: u8 = 0x10;
+/// Type of a 64-bit integer.
 const LONG: u8 = 0x12;
 
-/// Appends a document: its length, the fields that `fields` writes, and its end.
+/// Appends a document to `out`: its length, the fields that `fields` writes, and its end. Returns the error of
+/// `fields`.
 pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -36,35 +47,35 @@ pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Appends a field of type document. `fields` writes its content.
+/// Appends a field of type document to `out`. `fields` writes its content; returns its error.
 pub fn nested<E>(out: &mut Vec<u8>, name: &str, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, DOCUMENT, name.as_bytes());
     document(out, fields)
 }
 
-/// Appends a field of type array. `elements` writes fields named 0, 1, and so on.
+/// Appends a field of type array to `out`. `elements` writes fields named 0, 1, and so on; returns its error.
 pub fn array<E>(out: &mut Vec<u8>, name: &str, elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, ARRAY, name.as_bytes());
     document(out, elements)
 }
 
-/// Appends a field of type string.
+/// Appends a field of type string. Panics if the name has a zero byte.
 pub fn text(out: &mut Vec<u8>, name: &str, text: &str) {
     field(out, name.as_bytes(), &Scalar::Text(text.into())).expect("the name is of our own making");
 }
 
-/// Appends a field of type boolean.
+/// Appends a field of type boolean. Panics if the name has a zero byte.
 pub fn switch(out: &mut Vec<u8>, name: &str, on: bool) {
     field(out, name.as_bytes(), &Scalar::Bool(on)).expect("the name is of our own making");
 }
 
-/// Appends an integer field, of 32 bits if it fits and else of 64.
+/// Appends an integer field, of 32 bits if it fits and else of 64. Panics if the name has a zero byte.
 pub fn int(out: &mut Vec<u8>, name: &str, number: i64) {
     field(out, name.as_bytes(), &Scalar::Int(number)).expect("the name is of our own making");
 }
 
-/// Appends a field with the value's type. Fails for a name with a zero byte, and for a value that is invalid JSON or
-/// nested too deep.
+/// Appends a field with the value's type. Fails for a name with a zero byte, and for a value that is invalid JSON,
+/// invalid extended JSON or nested too deep.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     match value {
         Scalar::Json(json) if depth(json) > DEEPEST => Err(Unexpected),
@@ -72,7 +83,8 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
     }
 }
 
-/// Appends a field like `field`, without the check of the nesting depth. Recursive.
+/// Appends a field like `field`, without the check of the nesting depth. Recursive. Fails for a name with a zero byte
+/// and for invalid JSON.
 fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
@@ -99,12 +111,13 @@ fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpec
     Ok(())
 }
 
-/// Appends the fields of a JSON object, except the field `without`.
+/// Appends the fields of a JSON object, except the field `without`. Fails like `field`.
 pub fn fields(out: &mut Vec<u8>, json: &[u8], without: Option<&[u8]>) -> Result<(), Unexpected> {
     members(json, |name, value| if without == Some(name) { Ok(()) } else { field(out, name, &value) })
 }
 
 /// Appends the fields of an event, a JSON object. Fields named in `times` become dates if their values are timestamps.
+/// Fails like `field`.
 pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Unexpected> {
     Cursor::new(json).object(|name, cursor| {
         let value = cursor.value()?;
@@ -117,13 +130,15 @@ pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Une
     })
 }
 
-/// Calls `member` with each member of a JSON object.
+/// Calls `member` with the name and the value of each member of a JSON object. Stops at the first error, of the JSON or
+/// of `member`.
 fn members(json: &[u8], mut member: impl FnMut(&[u8], Scalar<'_>) -> Result<(), Unexpected>) -> Result<(), Unexpected> {
     Cursor::new(json)
         .object(|name, cursor| member(name, Scalar::parse(cursor.value()?).ok_or(Unexpected)?).map(|()| true))
 }
 
-/// Appends a field of type array or document, or of the type that extended JSON stands for.
+/// Appends a field of type array or document, or of the type that extended JSON stands for. `json` is an array or an
+/// object. Fails if it is invalid.
 fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpected> {
     if json.first() == Some(&b'[') {
         head(out, ARRAY, name);
@@ -190,7 +205,8 @@ fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     Bson::try_from(value).map(Some).map_err(|_| Unexpected)
 }
 
-/// Appends a field of a type that JSON lacks, such as a date or an object id.
+/// Appends a field of a type that JSON lacks, such as a date or an object id. Fails for a name that is not UTF-8 or a
+/// value that cannot be encoded.
 fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> {
     match value {
         Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),
@@ -207,7 +223,7 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
     Ok(())
 }
 
-/// Refuses invalid extended JSON in an operation's form. Skips mappings with drawn values.
+/// Refuses invalid extended JSON anywhere in an operation's form. Skips mappings with drawn values.
 pub fn verify(form: &Value) -> Result<(), PlanError> {
     match form {
         Value::Array(elements) => elements.iter().try_for_each(verify),
@@ -229,14 +245,14 @@ pub fn verify(form: &Value) -> Result<(), PlanError> {
     }
 }
 
-/// Parses a time of RFC 3339, or a day, which stands for its start in UTC.
+/// Parses a time of RFC 3339, or a day such as `2015-01-31`, which stands for its start in UTC. Fails for other text.
 fn date(text: &str) -> Result<DateTime, Unexpected> {
     // A day stands for its start.
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     DateTime::parse_rfc3339_str(whole).map_err(|_| Unexpected)
 }
 
-/// Appends a field's type and name.
+/// Appends a field's type byte `kind` and its name, which must have no zero byte.
 fn head(out: &mut Vec<u8>, kind: u8, name: &[u8]) {
     out.push(kind);
     out.extend_from_slice(name);
@@ -262,13 +278,13 @@ pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// Returns the value of a field; `None` if it is missing or malformed. The library's typed getters allocate an error
-/// for a missing field.
+/// Returns the value of a field; `None` if it is missing or malformed. Faster than the library's typed getters, which
+/// allocate an error for a missing field.
 pub fn value<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
     document.get(name).ok().flatten()
 }
 
-/// Returns a copy of a document without the field `name`.
+/// Returns a copy of a document without the field `name` and without malformed fields.
 pub fn without(document: &RawDocument, name: &str) -> RawDocumentBuf {
     let elements = document.into_iter().flatten().filter(|(key, _)| key.as_str() != name);
     elements.collect()
@@ -279,7 +295,7 @@ pub fn is_valid(document: &RawDocument) -> bool {
     is_valid_below(document, 0)
 }
 
-/// Like `is_valid`, for a document nested in `depth` others.
+/// Returns whether a document that is nested in `depth` others is valid and not nested too deep.
 fn is_valid_below(document: &RawDocument, depth: usize) -> bool {
     depth <= DEEPEST
         && document.into_iter().all(|element| match element.map(|(_, value)| value) {

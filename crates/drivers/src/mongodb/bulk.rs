@@ -20,8 +20,8 @@ const MOST: usize = 100_000;
 /// Commands, each with the indices of its documents in the request.
 pub type Commands = Vec<(RawDocumentBuf, Vec<u32>)>;
 
-/// Writes the commands of request `k`, or of its documents at the indices `only`. Documents that cannot be encoded
-/// count in `tally` as failed.
+/// Writes the commands of request number `k`, or of its documents at the indices `only`. Documents that cannot be
+/// encoded count in `tally` as failed. Fails if a command cannot be encoded.
 pub fn commands(
     (bulk, only): (&Bulk, Option<&[u32]>),
     concern: Option<Concern>,
@@ -47,9 +47,9 @@ pub fn commands(
 /// Name of the update command, and of its list.
 pub const UPDATE: (&str, &str) = ("update", "updates");
 
-/// Packs documents into as few commands as possible. `item` encodes a document, and `whole` builds a command from the
-/// encoded documents and their end offsets. A document that cannot be encoded counts in `tally` as failed, with the
-/// message `unfit`.
+/// Packs documents, each with its position, into as few commands as possible: up to 16 MiB and 100,000 documents each.
+/// `item` appends an encoded document, and `whole` builds a command from the encoded documents and their end offsets;
+/// returns its error. A document that cannot be encoded counts in `tally` as failed, with the message `unfit`.
 pub fn gathered<T>(
     documents: impl Iterator<Item = (u32, T)>,
     mut item: impl FnMut(&mut Vec<u8>, T) -> Result<(), Unexpected>,
@@ -81,8 +81,8 @@ pub fn gathered<T>(
     Ok(commands)
 }
 
-/// Builds one command from all `items`, which end at the offsets `ends`. `name` and `list` name the command and its
-/// list.
+/// Builds one command from all encoded `items`, which end at the offsets `ends`. `name` and `list` name the command and
+/// its list. The server continues after a failed document.
 pub fn whole(
     (name, list): (&str, &str),
     collection: &str,
@@ -111,14 +111,15 @@ pub fn whole(
     })
 }
 
-/// The operation that performs a document's action.
+/// The command that performs a document's action. `replace`: it replaces the whole document. `make`: it creates a
+/// missing one.
 enum Verb {
     Insert,
     Change { replace: bool, make: bool },
     Delete,
 }
 
-/// Returns the operation for the bulk request's action. A document without an id is always inserted.
+/// Returns the command for the bulk request's action. To index a document without an id is to insert it.
 fn verb(bulk: &Bulk) -> Verb {
     match bulk.action {
         Action::Create => Verb::Insert,
@@ -131,7 +132,8 @@ fn verb(bulk: &Bulk) -> Verb {
     }
 }
 
-/// Appends one document's element of a command to `out`. `line` is the document in JSON.
+/// Appends one document's element of a command to `out`. `line` is the document in JSON. Fails if it is not an object,
+/// lacks its id or cannot be encoded.
 fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     let id = match &bulk.id {
         Some(name) => Some(id(line, name.as_bytes())?),
@@ -160,8 +162,8 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     })
 }
 
-/// Returns a document's id, its field `name`, as text, the type of ids in all stores. Fails without a text or an
-/// integer.
+/// Returns a document's id, its field `name`, as text, the type of ids in all stores. Fails if it is neither text nor
+/// an integer, or the document is not a JSON object.
 fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     let mut id = None;
     crud::fields(line, |field, value| {
@@ -177,7 +179,9 @@ fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     id.ok_or(Unexpected)
 }
 
-/// Counts the outcome of one command's documents in `tally`. `places` holds their indices in the request.
+/// Counts the outcome of one command's documents in `tally`. `places` holds their indices in the request. Documents
+/// that the server did not find or write fail without a known index, and so do all written ones if the write concern
+/// was not met.
 pub fn count(answer: Result<&RawDocument, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
     let answer = match answer {
         Ok(answer) => answer,
@@ -210,8 +214,7 @@ pub fn count(answer: Result<&RawDocument, Failure>, places: &[u32], action: Acti
     }
 }
 
-/// Returns whether an upsert failed because another client created the document concurrently. A retry finds the
-/// document.
+/// Returns whether a write error means that another client created the document concurrently. A retry then finds it.
 fn overtaken(error: &RawDocument) -> bool {
     const DUPLICATE_KEY: i32 = 11000;
     value(error, "code").and_then(RawBsonRef::as_i32) == Some(DUPLICATE_KEY)

@@ -45,6 +45,7 @@ pub struct FoundDocuments {
 }
 
 impl Default for NodeConnection {
+    /// Creates it without a connection.
     fn default() -> Self {
         Self { wire: None, client: Client::with(Message::default()), number: 0, left: None }
     }
@@ -58,7 +59,7 @@ impl Wired for NodeConnection {
 }
 
 impl FoundDocuments {
-    /// Returns the documents of the first answer.
+    /// Returns the documents of the first batch; none without an answer.
     pub fn documents(&self) -> impl Iterator<Item = &RawDocument> {
         let cursor = self.first.as_ref().and_then(|answer| value(answer, "cursor")?.as_document());
         let documents = cursor.and_then(|cursor| Batch::read(cursor)?.documents);
@@ -75,7 +76,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the cursor of an answer if it is open: if its number is not 0.
+    /// Returns the cursor of an answer if it is open, that is, its number is not 0; `None` if it is closed or missing.
     fn of(answer: &CommandAnswer) -> Option<Self> {
         let batch = answer.batch.as_ref()?;
         let number = batch.number.filter(|number| *number != 0)?;
@@ -135,8 +136,8 @@ struct CommandAnswer<'a> {
 }
 
 impl NodeConnection {
-    /// Connects and authenticates, unless a usable connection exists. The error is a refusal if the node rejects the
-    /// user.
+    /// Connects and authenticates, unless a usable connection exists, and closes a cursor left by a lost connection.
+    /// The error is a refusal if the node rejects the user; the connection is then closed.
     pub async fn open(
         &mut self,
         host: &Host,
@@ -157,7 +158,8 @@ impl NodeConnection {
         Ok(())
     }
 
-    /// Connects and authenticates. Returns the node's answer to `hello`.
+    /// Connects and authenticates, replacing an existing connection. Returns the node's answer to `hello`. Fails if the
+    /// node is unreachable or rejects the user.
     pub async fn hello(
         &mut self,
         host: &Host,
@@ -168,7 +170,8 @@ impl NodeConnection {
         self.enter(connect_options, limit).await
     }
 
-    /// Sends `hello`, logs in if there is a user, and returns the answer to `hello`.
+    /// Sends `hello`, authenticates if there is a user, and returns the answer to `hello`. Fails without an answer, and
+    /// if the node rejects the user.
     async fn enter(&mut self, connect_options: &ConnectOptions<User>, limit: Limit) -> Result<Document, Failure> {
         let driver = doc! {"name": "loadframe", "version": env!("CARGO_PKG_VERSION")};
         let client =
@@ -189,7 +192,8 @@ impl NodeConnection {
         Ok(hello)
     }
 
-    /// Sends an internal command to the database `admin` and returns its answer.
+    /// Sends an internal command to the database `admin` and returns its answer. Fails if the node reports an error or
+    /// does not answer.
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
             RawDocumentBuf::try_from(command).map_err(|error| Failure::new(ErrorClass::Client, error.to_string()))?;
@@ -197,8 +201,9 @@ impl NodeConnection {
         owned(&answer).ok_or_else(unreadable)
     }
 
-    /// Sends a command to a database and returns its answer. Closes a cursor that the answer opened. `preference` is
-    /// the mode of the read preference.
+    /// Sends a command to a database and returns its times and its answer, which is valid. Closes a cursor that the
+    /// answer opened. `preference` is the mode of the read preference, `None` for the primary. Fails if the node
+    /// reports an error.
     pub async fn run(
         &mut self,
         database: &str,
@@ -220,14 +225,15 @@ impl NodeConnection {
         (exchanged, answer)
     }
 
-    /// Closes the unread cursor, if any. If this fails, the server closes the cursor after its timeout.
+    /// Closes the unread cursor, if any, within 1 s. If this fails, the server closes the cursor after its timeout.
     async fn kill(&mut self) {
         let Some(cursor) = self.left.take_if(|_| self.wire.is_some()) else { return };
         let limit = Limit::starting_now(KILLING);
         let _ = self.exchange(&cursor.database, cursor.kill(), None, limit).await;
     }
 
-    /// Sends a command to a database and reads its cursor to the end. `preference` is the mode of the read preference.
+    /// Sends a command to a database and reads its cursor to the end; closes it after a failure. Returns the times
+    /// without pauses between exchanges. `preference` is the mode of the read preference, `None` for the primary.
     pub async fn find(
         &mut self,
         database: &str,
@@ -321,7 +327,7 @@ fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
     }
 }
 
-/// Reads the fields of a command's answer, or returns the failure that it reports.
+/// Reads the fields of a command's answer, or returns the failure that it reports. Fails if it is missing or invalid.
 fn judged(answer: Option<&RawDocument>) -> Result<CommandAnswer<'_>, Failure> {
     let whole = answer.ok_or_else(|| Failure::new(ErrorClass::Server, "the answer is not a document"))?;
     let (mut ok, mut batch, mut concern) = (None, None, None);

@@ -60,8 +60,9 @@ impl<'a> Days<'a> {
         Self { execution, connection, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates the collection of the day that starts at `begin`, with the options, indexes and shard key of the base
-    /// collection, unless it exists. Updates the view.
+    /// Creates the collection of the day that starts at `begin`, in milliseconds since 1970, with the options, indexes
+    /// and shard key of the base collection, unless it exists. Updates the view. Fails if the store does not execute a
+    /// command.
     pub async fn make(&mut self, begin: i64) -> Result<(), Failure> {
         let (of, day) = (&self.buckets.generations.collection, self.buckets.generations.name(begin));
         let listed = self.list().await?;
@@ -80,6 +81,7 @@ impl<'a> Days<'a> {
     }
 
     /// Copies the indexes and the shard key of the collection `of` to a day's collection. Existing ones stay unchanged.
+    /// Fails if the store does not execute a command.
     async fn define(&mut self, of: &str, day: &str) -> Result<(), Failure> {
         let mut indexes = self.find(DATABASE, doc! {"listIndexes": of, "cursor": {"batchSize": ALL}}).await?;
         indexes.retain(|index| !index.get_str("name").is_ok_and(|name| name == "_id_"));
@@ -97,8 +99,8 @@ impl<'a> Days<'a> {
         Ok(())
     }
 
-    /// Updates the view to the existing days. After each write it lists the days again, so the last writer has seen all
-    /// of them.
+    /// Updates the view to the existing days, or creates it. After each write it lists the days again, so the last
+    /// writer has seen all of them. Fails if other processes change the view during 20 attempts.
     async fn show(&mut self) -> Result<(), Failure> {
         let Buckets { generations, .. } = self.buckets;
         let view = view(&generations.collection);
@@ -120,22 +122,23 @@ impl<'a> Days<'a> {
         }))
     }
 
-    /// Lists the collections of the load's database.
+    /// Lists the collections of the load's database. Fails if the store cannot be queried.
     async fn list(&mut self) -> Result<Listed, Failure> {
         self.find(DATABASE, doc! {"listCollections": 1, "cursor": {"batchSize": ALL}}).await.map(Listed)
     }
 
-    /// Runs a command and returns the documents of its cursor.
+    /// Runs a command and returns the documents of the first batch of its cursor. Fails if the store does not execute
+    /// it.
     async fn find(&mut self, database: &str, command: Document) -> Result<Vec<Document>, Failure> {
         self.ask(database, command, AnswerKind::Documents).await.map(|answer| answer.typed_documents())
     }
 
-    /// Runs a command. A failed write is a failure.
+    /// Runs a command. A failed write, or a write concern that was not met, is a failure.
     async fn run(&mut self, database: &str, command: Document) -> Result<(), Failure> {
         self.ask(database, command, AnswerKind::Result).await?.acknowledged().map(drop)
     }
 
-    /// Sends a command, and adds it to `exchanges`.
+    /// Sends a command, and adds it to `exchanges`. A command that cannot be encoded is a failure.
     async fn ask(&mut self, database: &str, command: Document, kind: AnswerKind) -> Result<Answer, Failure> {
         let command = RawDocumentBuf::try_from(&command);
         let unfit = |error: bson::error::Error| Failure::new(ErrorClass::Client, error.to_string());
@@ -153,17 +156,19 @@ impl crate::daily::Days for Days<'_> {
         &mut self.exchanges
     }
 
-    /// Lists the starts of the days that have a collection, in milliseconds since 1970, ascending.
+    /// Lists the starts of the days that have a collection, in milliseconds since 1970, ascending. Fails if the store
+    /// cannot be queried.
     async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
         Ok(self.list().await?.begins(self.buckets))
     }
 
-    /// Drops the collection of the day that starts at `begin`.
+    /// Drops the collection of the day that starts at `begin`, in milliseconds since 1970. Fails if the store does not
+    /// do so.
     async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
         self.run(DATABASE, doc! {"drop": self.buckets.generations.name(begin)}).await
     }
 
-    /// Removes the dropped days from the view.
+    /// Removes the dropped days from the view. Fails if it cannot be written.
     async fn dropped(&mut self) -> Result<(), Failure> {
         self.show().await
     }

@@ -19,7 +19,7 @@ pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
 
-/// Converts an error answer, or an error inside an answer.
+/// Converts an error answer, or an error inside an answer, such as a write error, to a failure.
 pub fn inside(error: &RawDocument) -> Failure {
     let code = value(error, "code").and_then(RawBsonRef::as_i32).unwrap_or_default();
     of_code(code, value(error, "errmsg").and_then(RawBsonRef::as_str).unwrap_or("no reason given"))

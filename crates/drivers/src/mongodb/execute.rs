@@ -53,8 +53,8 @@ pub enum AnswerKind {
 }
 
 impl Execution<'_> {
-    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions. Captures values into
-    /// `memory`.
+    /// Returns the outcome, or a failure if the answer contradicts the workload's assertion or lacks a value to
+    /// capture. Captures values into `memory`.
     pub fn judged(&self, asked: CommandOutcome, values: &Values, memory: &mut Memory) -> CommandOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {
@@ -63,7 +63,8 @@ impl Execution<'_> {
         })
     }
 
-    /// Sends one command to a node for the operation's database. A command that could not be encoded is a failure.
+    /// Sends one command to a node for the operation's database; see `send_to`. A command that could not be encoded is
+    /// a failure.
     pub async fn send(
         &self,
         connection: &mut Connection,
@@ -76,8 +77,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Chooses a node by the read preference, connects if necessary, and sends it a command for `database`. Puts both
-    /// texts into `shown` if set.
+    /// Chooses a node by the read preference, connects if necessary, and sends it a command for `database`. Adds both
+    /// texts to the exchange to display, if any. After a failure that may mean an election, requests a refresh of the
+    /// members.
     pub async fn send_to(
         &self,
         connection: &mut Connection,
@@ -147,7 +149,7 @@ impl Execution<'_> {
     }
 
     /// Sends the commands that write documents, one after the other. Counts documents in `tally`, and returns the reply
-    /// for all.
+    /// for all. The error of `commands` is a failure of the whole request.
     pub async fn write(
         &self,
         connection: &mut Connection,
@@ -179,7 +181,8 @@ pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
     Reply { bytes_sent, bytes_received, node, overhead, ..tally.settle(sent, done) }
 }
 
-/// Adds the times and bytes of a command to `whole`, the totals of its request.
+/// Adds the times and bytes of a command to `whole`, the totals of its request. The time between commands does not
+/// count.
 pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     match whole {
         None => *whole = Some(asked.exchange()),
@@ -191,7 +194,7 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     }
 }
 
-/// Returns the answer to a write command, or its failure.
+/// Returns the answer to a write command, or its failure. Panics for the answer to a query.
 pub fn write_result(asked: &CommandOutcome) -> Result<&RawDocument, Failure> {
     match &asked.answer {
         Ok(Answer::Result(answer)) => Ok(answer),

@@ -14,8 +14,9 @@ use crate::ingest::{Ingest, id};
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
-/// Writes the update commands for events of a batch, each with the events' indices in the request. Events with invalid
-/// lines count in `tally` as failed.
+/// Writes the update commands for events of a batch, each event with its index in the request, and each command with
+/// the indices of its events. Events with invalid lines count in `tally` as failed. Fails if a command cannot be
+/// encoded.
 pub fn commands<'a>(
     form: &Ingest,
     collection: &str,
@@ -33,7 +34,7 @@ pub fn commands<'a>(
     )
 }
 
-/// Appends one event's element of an update command to `out`.
+/// Appends one event's element of an update command to `out`. Fails if the id or the line is not valid.
 fn update(out: &mut Vec<u8>, form: &Ingest, batch: &Batch, event: &Event) -> Result<(), Unexpected> {
     let id = id(batch, event).ok_or(Unexpected)?;
     document(out, |out| {
@@ -47,8 +48,9 @@ fn update(out: &mut Vec<u8>, form: &Ingest, batch: &Batch, event: &Event) -> Res
     })
 }
 
-/// Returns the command that queries the documents of all events, with a field for each kind of event. With days by
-/// arrival, a document's events may lie in two daily collections. The query may then return two documents of one id.
+/// Returns the command that queries the documents of all events, with a field for each kind of event. Fails if an id is
+/// not valid text. With days by arrival, a document's events may lie in two daily collections. The query may then
+/// return two documents of one id.
 pub fn look(form: &Ingest, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> {
     let every_day = form.daily.map(|_| daily::view(&form.collection));
     command(|out| {
@@ -74,7 +76,7 @@ pub fn look(form: &Ingest, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> 
     })
 }
 
-/// Returns for each event of a batch whether its document has a field of its kind.
+/// Returns for each event of a batch whether its document, found by id among `documents`, has a field of its kind.
 pub fn seen(batch: &Batch, documents: impl Iterator<Item = Value>) -> Vec<bool> {
     let documents: Vec<Value> = documents.collect();
     let is_seen = |event| {

@@ -52,6 +52,7 @@ pub struct Login<'a> {
 }
 
 impl From<connect_options::User> for User {
+    /// Creates the user without cached keys.
     fn from((name, password): connect_options::User) -> Self {
         Self { name, password, keys: Mutex::default() }
     }
@@ -109,7 +110,7 @@ impl User {
         format!("admin.{}", self.name)
     }
 
-    /// Begins an authentication with a random nonce.
+    /// Begins an authentication with a random nonce. Fails if the system has no random bytes.
     pub fn login(&self, mechanism: Mechanism) -> Result<Login<'_>, Failure> {
         let mut random = [0; NONCE];
         let filled = SystemRandom::new().fill(&mut random);
@@ -118,7 +119,8 @@ impl User {
         Ok(Login::with(self, mechanism, STANDARD.encode(random)))
     }
 
-    /// Returns the key that is derived from the password, from the cache or in milliseconds of work.
+    /// Returns the key that is derived from the password, from the cache or in milliseconds of work, which blocks the
+    /// thread.
     fn key(&self, mechanism: Mechanism, salt: Vec<u8>, iterations: NonZeroU32) -> Vec<u8> {
         let place = (mechanism, salt, iterations.get());
         // Concurrent connections wait here while one client derives the key.
@@ -149,7 +151,7 @@ impl User {
 }
 
 impl<'a> Login<'a> {
-    /// Begins an authentication with the client's nonce.
+    /// Begins an authentication with the client's `nonce`, in Base64.
     fn with(user: &'a User, mechanism: Mechanism, nonce: String) -> Self {
         let name = user.name.replace('=', "=3D").replace(',', "=2C");
         Self { user, mechanism, first: format!("n={name},r={nonce}"), nonce }
@@ -201,7 +203,8 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Checks the server's signature in the answer to the second command. Returns the third command, if needed.
+/// Checks the server's signature in the answer to the second command; fails if it is wrong or missing. Returns the
+/// third command, if needed.
 ///
 /// Servers before 4.4 ignore `skipEmptyExchange` and end the conversation after an empty message.
 pub fn verify(answer: &Document, signature: &str) -> Result<Option<Document>, Failure> {
@@ -219,7 +222,7 @@ pub fn verify(answer: &Document, signature: &str) -> Result<Option<Document>, Fa
     }))
 }
 
-/// Checks that the answer to the third command ends the conversation.
+/// Fails unless the answer to the third command ends the conversation.
 pub fn end(answer: &Document) -> Result<(), Failure> {
     if is_done(answer) { Ok(()) } else { Err(broken()) }
 }
@@ -234,7 +237,7 @@ fn payload(text: &str) -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
 }
 
-/// Returns the message of SCRAM in an answer.
+/// Returns the message of SCRAM in an answer. Fails if there is none, or it is not UTF-8.
 fn words(answer: &Document) -> Result<String, Failure> {
     let bytes = answer.get_binary_generic("payload").map_err(|_| broken())?;
     String::from_utf8(bytes.clone()).map_err(|_| broken())

@@ -30,6 +30,7 @@ pub fn head(number: u32, document: usize) -> [u8; BODY] {
 pub struct Malformed(&'static str);
 
 impl fmt::Display for Malformed {
+    /// Writes the violated rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed answer of MongoDB's protocol: {}", self.0)
     }
@@ -49,7 +50,7 @@ impl Message {
         self.complete = false;
     }
 
-    /// Returns the document of a complete answer, or `None` if it is malformed.
+    /// Returns the document of a complete answer, or `None` if it is incomplete or malformed.
     pub fn document(&self) -> Option<&RawDocument> {
         RawDocument::from_bytes(self.bytes.get(BODY..)?).ok()
     }
@@ -78,7 +79,8 @@ impl Frame for Message {
         self.bytes.space(LIMIT).ok_or(Malformed("it is too long"))
     }
 
-    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
+    /// Adds `count` bytes that were written to `space`. Returns whether the answer is complete; fails if it is
+    /// malformed.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         let Some(length) = self.length()? else { return Ok(false) };
@@ -104,7 +106,7 @@ impl Frame for Message {
         self.bytes.len() as u64
     }
 
-    /// Returns whether the connection can serve another exchange: all answers are complete, and no bytes follow.
+    /// Returns whether the connection can serve another exchange: the answer is complete.
     fn reusable(&self) -> bool {
         self.complete
     }

@@ -75,7 +75,8 @@ impl Driver for Mongo {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = MongoNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
@@ -91,7 +92,8 @@ impl Driver for Mongo {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.buckets, self.nodes.connect_options.timeout)
     }
@@ -110,7 +112,7 @@ impl Driver for Mongo {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Discovers the kind of target. Returns an error if the target rejects the credentials.
+    /// Discovers the kind of target. Fails if a host rejects the credentials; ignores unreachable hosts.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover().await)
     }
@@ -131,7 +133,7 @@ impl Driver for Mongo {
     }
 
     /// Returns the hosts that this worker's clients choose from. In a replica set, the roles of its members choose
-    /// instead.
+    /// instead. `None` unless the spread is fixed.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Set)
@@ -237,7 +239,7 @@ impl Driver for Mongo {
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
 
-    /// Returns the request for a batch of events as text without sending it.
+    /// Returns the request for a batch of events, or the first of several, as JSON without sending it.
     fn render_events(
         &self,
         _connection: &mut Connection,

@@ -67,7 +67,7 @@ pub struct MongoNodes {
     refresh_throttle: RefreshThrottle,
 }
 
-/// A host's report about itself.
+/// A host's report about itself; for a member, its roles, the hosts of the set and its own address.
 enum HostReport {
     /// See [`Mode::Alone`].
     Alone,
@@ -82,7 +82,8 @@ enum HostReport {
 }
 
 impl MongoNodes {
-    /// Creates the state without contacting any node.
+    /// Creates the state without contacting any node. Resolves the hosts, which blocks; refuses an empty list,
+    /// duplicates and unknown names.
     pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions<User>) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
@@ -119,15 +120,16 @@ impl MongoNodes {
         if self.mode() == Mode::Set { self.members().missing.clone() } else { self.topology.unreachable() }
     }
 
-    /// Changes the hosts, and marks the members as possibly outdated. The hosts of a set list its members.
+    /// Changes the hosts, and marks the members as possibly outdated. The hosts of a set list its members. Refuses
+    /// hosts that cannot be resolved.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// Returns the number of the member for a request of client number `client`, in turn. Fails and marks the members
-    /// as possibly outdated if none fits `prefer`.
+    /// Returns the number of the member for a request of client number `client`; members that fit take turns. Fails and
+    /// marks the members as possibly outdated if none fits `prefer`.
     pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.members.load().pick(prefer, turn).ok_or_else(|| {
@@ -148,7 +150,7 @@ impl MongoNodes {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to exactly one caller if the members must be queried again.
+    /// Returns true to one caller if the members must be queried again. The caller must then call `discover`.
     pub fn claim(&self) -> bool {
         self.refresh_throttle.claim()
     }
@@ -170,7 +172,8 @@ impl MongoNodes {
         outcome
     }
 
-    /// Does the queries of `discover`, and stores the kind of target and the members.
+    /// Does the queries of `discover`, and stores the kind of target and the members. Hosts of each round are asked in
+    /// parallel. Returns the last host's error if none answers.
     async fn ask_all(&self) -> Result<(), DiscoveryError> {
         let mut asked: Vec<String> = Vec::new();
         let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
@@ -227,7 +230,7 @@ impl MongoNodes {
         last.map_or(Ok(()), Err)
     }
 
-    /// Connects to a host and queries its role.
+    /// Connects to a host, within 2 s, and queries its role. Fails if it is unreachable or rejects the user.
     async fn ask(&self, host: &str) -> Result<HostReport, DiscoveryError> {
         let resolved = Host::look_up(host).await.map_err(|error| Failure::new(ErrorClass::Connect, error.message))?;
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));

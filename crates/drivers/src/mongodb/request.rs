@@ -22,7 +22,7 @@ pub struct Buffers {
 
 impl Buffers {
     /// Returns the command of a verb; for a read_modify_write, its read. `None` for a bulk request, which is written
-    /// elsewhere.
+    /// elsewhere. Fails for a value that BSON cannot hold.
     pub fn verb(
         &mut self,
         neutral: &Neutral,
@@ -41,7 +41,7 @@ impl Buffers {
         })
     }
 
-    /// Renders a template into a command.
+    /// Renders a template into a command. Fails if it is not a JSON object that BSON can hold.
     pub fn native(&mut self, template: &Template, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.value.clear();
         template.render(values, &mut self.value);
@@ -54,12 +54,12 @@ impl Buffers {
         key.id.render(values, &mut self.id);
     }
 
-    /// Appends the field with the drawn id to `out`.
+    /// Appends the field with the id of the last `draw` to `out`. Fails if the id cannot be encoded.
     fn id(&self, out: &mut Vec<u8>) -> Result<(), Unexpected> {
         field(out, ID, &Scalar::Text(String::from_utf8_lossy(&self.id)))
     }
 
-    /// Appends the names and values of a write to `out`, without the id.
+    /// Appends the names and values of a write to `out`, without the id. Fails for a value that BSON cannot hold.
     fn document(&mut self, out: &mut Vec<u8>, write: &Write, values: &Values) -> Result<(), Unexpected> {
         for (name, cell) in &write.document {
             self.name.clear();
@@ -92,7 +92,8 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that changes fields of a document. `make`: it creates the document if it does not exist.
+    /// Returns a command that changes fields of the document with a drawn id. `make`: it creates the document if it
+    /// does not exist. Fails for a value that BSON cannot hold.
     pub fn update(
         &mut self,
         write: &Write,
@@ -117,7 +118,7 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that deletes the document with a drawn id.
+    /// Returns a command that deletes the document with a drawn id. Fails if the id cannot be encoded.
     fn delete(&mut self, key: &Key, concern: Option<Concern>, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -133,7 +134,8 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that reads the fields of the document with a drawn id; all of them if `fields` is empty.
+    /// Returns a command that reads the fields of the document with a drawn id; all of them if `fields` is empty. Fails
+    /// for a name with a zero byte.
     fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -148,7 +150,8 @@ impl Buffers {
         })
     }
 
-    /// Appends the projection of a read to `out`. Documents include the id unless it is excluded.
+    /// Appends the projection of a read to `out`. It excludes the id unless `fields` has it. Fails for a name with a
+    /// zero byte.
     fn projection(&mut self, out: &mut Vec<u8>, fields: &[Template], values: &Values) -> Result<(), Unexpected> {
         let mut with_id = false;
         for template in fields {
@@ -185,14 +188,14 @@ impl Buffers {
     }
 }
 
-/// Builds a command, which is a document, from the fields that `fields` appends.
+/// Builds a command, which is a document, from the fields that `fields` appends. Returns its error.
 pub fn command(fields: impl FnOnce(&mut Vec<u8>) -> Result<(), Unexpected>) -> Result<RawDocumentBuf, Unexpected> {
     let mut out = Vec::with_capacity(256);
     document(&mut out, fields)?;
     RawDocumentBuf::from_bytes(out).map_err(|_| Unexpected)
 }
 
-/// Appends the write concern to `out`, if there is one.
+/// Appends the write concern to `out`, if there is one. Does not fail.
 pub fn write_concern(out: &mut Vec<u8>, concern: Option<Concern>) -> Result<(), Unexpected> {
     let Some(concern) = concern else { return Ok(()) };
     nested(out, "writeConcern", |out| {

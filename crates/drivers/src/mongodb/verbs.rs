@@ -77,15 +77,15 @@ impl Execution<'_> {
         }
     }
 
-    /// Sends the documents of a bulk request, or those at the indices `only`.
+    /// Sends the documents of a bulk request, or those at the indices `only`, and returns one reply for all.
     async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
         let mut tally = Tally::default();
         let commands = bulk::commands((bulk, self.only), self.operation.concern, self.draw.k, &mut tally);
         self.write(connection, commands, bulk.action, tally).await
     }
 
-    /// Sends the events of a batch, or those at the indices `only`. Uses daily collections if events are partitioned by
-    /// day.
+    /// Sends the events of a batch, or those at the indices `only`, and returns one reply for all. Creates missing
+    /// daily collections if events are partitioned by day. Waits while all days are deleted.
     pub async fn ingest(
         &self,
         connection: &mut Connection,
@@ -163,8 +163,8 @@ impl Execution<'_> {
         settle(whole, tally)
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event; an empty list if the query
-    /// fails.
+    /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event; an empty list if
+    /// the query fails.
     pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
         let asked = self.send(connection, ingest::look(form, batch), AnswerKind::Documents).await;
         let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));
