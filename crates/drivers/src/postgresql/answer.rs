@@ -54,7 +54,8 @@ impl Answer {
         self
     }
 
-    /// Counts a message of the simple protocol. `shown`: keep it for display.
+    /// Counts a message of the simple protocol: a row, or the end of a statement with its number of rows. `shown`: keep
+    /// a row for display.
     pub fn add_simple(&mut self, message: &SimpleQueryMessage, shown: bool) {
         match message {
             SimpleQueryMessage::Row(row) => {
@@ -79,14 +80,14 @@ impl Answer {
         }
     }
 
-    /// Returns the answer, or a failure (class `Client`) if it neither returned nor wrote a row, also by an update or
-    /// delete: no document has this id.
+    /// Returns the answer, or a failure of class Client if it neither returned nor wrote a row: no document has this
+    /// id.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(Failure::new(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
-    /// Returns a failure if the answer contradicts the assertion, which compares fields of the first row, or of its
-    /// column `document`.
+    /// Returns a failure if the answer contradicts the assertion on its number of rows, or on the fields of its first
+    /// row or of the first row's column `document`.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;
         if !assertion.has_fields() {
@@ -98,7 +99,8 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// The first row as a JSON object, or the contents of its column `document`.
+    /// The first row as a JSON object, or the contents of its column `document`; `None` without a row of a prepared
+    /// statement.
     pub fn first(&self, document: Option<&str>) -> Option<Value> {
         let mut first = self.first.as_ref().map(object)?;
         let inner = document.and_then(|name| first.get_mut(name.trim_matches('"'))).map(Value::take);

@@ -33,9 +33,9 @@ struct Document<'a> {
 /// Documents with the same columns; the key contains the column names, each followed by a zero byte.
 type Group<'a> = (String, Vec<Document<'a>>);
 
-/// Sends the documents of request `k`, or those at the positions `only`. Returns the reply of [`Tally::settle`]: the
-/// number of written documents, and the positions of failed ones. A broken connection or a timeout fails the documents
-/// of its statement.
+/// Sends the documents of request number `k`, or those at the positions `only`, after preparing all statements. Returns
+/// the reply of [`Tally::settle`], without bytes and node: the number of written documents, and the positions of failed
+/// ones. A broken connection or a timeout fails the documents of its statement.
 pub async fn ask(turn: &mut Turn<'_>, table: &Table, (bulk, only): (&Bulk, Option<&[u32]>), k: u64) -> Reply {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
@@ -89,8 +89,9 @@ fn columns(table: &Table, key: &str) -> Vec<String> {
     table.document.as_ref().map_or_else(|| quoted_columns(key), |document| vec![document.clone()])
 }
 
-/// Reads a document of the corpus. Returns the key of its group, and the document.
-/// `number` is its id if the workload names no id field; `place` is its position in the request.
+/// Reads a document of the corpus. Returns the key of its group, and the document. `number` is its id if the workload
+/// names no id field and the document lacks the key column; `place` is its position in the request. Fails if it is not
+/// a JSON object or lacks the named id field.
 fn read<'a>(
     bulk: &Bulk,
     table: &Table,
@@ -145,8 +146,8 @@ fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> Strin
 /// The prepared statements of one chunk: for one document, and for all of them if they fit one statement.
 type Statements = (Statement, Option<Statement>);
 
-/// Returns the statements for `rows` documents with these columns; prepares them unless already prepared. `key`
-/// distinguishes columns.
+/// Returns the statements for `rows` documents with these columns; prepares them unless this connection already has.
+/// `key` distinguishes columns. Fails if a statement is invalid or late.
 async fn prepare(
     turn: &mut Turn<'_>,
     table: &Table,
@@ -202,7 +203,7 @@ async fn send(
 }
 
 /// Sends a statement per document, pipelined in one transaction. Returns the number of rows that each changed, if the
-/// transaction was committed; `None` on timeout.
+/// transaction was committed, else the first error; `None` on timeout. `id_last`: the id is the last value.
 async fn in_one_transaction(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -225,8 +226,9 @@ async fn in_one_transaction(
     deadline.within(limit.due, request).await
 }
 
-/// Sends a statement per document, pipelined, each as its own transaction. Returns the outcome of each. Documents
-/// answered before a broken connection or a timeout keep their outcomes.
+/// Sends a statement per document, pipelined, each as its own transaction. Returns the number of changed rows or the
+/// failure of each. Documents answered before a broken connection or a timeout keep their outcomes. `id_last`: the id
+/// is the last value.
 async fn one_by_one(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -267,8 +269,8 @@ fn places(documents: &[Document<'_>]) -> Vec<u32> {
     documents.iter().map(|document| document.place).collect()
 }
 
-/// Counts the outcome of each document, its number of changed rows, in `tally`. `kept`: a statement that changes no row
-/// counts as a success.
+/// Counts the outcome of each document, its number of changed rows or a failure, in `tally`. `kept`: a statement that
+/// changes no row counts as a success.
 fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, kept: bool, tally: &mut Tally) {
     for (place, outcome) in places.iter().zip(outcomes) {
         match outcome {
@@ -279,8 +281,8 @@ fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, k
     }
 }
 
-/// Counts the documents of one statement that wrote `rows` of `sent` in `tally`. `kept`: all count as successes. The
-/// server does not report which rows a trigger dropped.
+/// Counts the documents of one statement that wrote `rows` of `sent` in `tally`. `kept`: all count as successes.
+/// Otherwise missing rows fail at unknown positions, because the server does not report which rows a trigger dropped.
 fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
     if kept || rows >= sent {
         return tally.succeed(sent);

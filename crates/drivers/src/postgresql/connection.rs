@@ -64,11 +64,12 @@ pub struct NodeConnection {
     statements: Vec<HashMap<Box<[u8]>, Statement>>,
 }
 
+/// The library's connection, which does the I/O while it is polled.
 type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::tls::NoTlsStream>>>;
 
 impl ConnectOptions {
     /// Reads certificates, the user and the choice of servers to read from. Refuses credentials that the protocol does
-    /// not support.
+    /// not support, unusable certificates and compression.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
@@ -116,8 +117,8 @@ impl fmt::Debug for ConnectOptions {
 }
 
 impl NodeConnection {
-    /// Connects and logs in, once fewer than `LOGINS` logins are in progress. `reach` limits the wait for a server that
-    /// is silent.
+    /// Connects and logs in, once fewer than `LOGINS` logins are in progress, within `limit`. `reach` limits the wait
+    /// for a server that is silent. Fails if the server is unreachable or refuses the user.
     pub async fn open(
         host: &Host,
         connect_options: &ConnectOptions,
@@ -139,7 +140,7 @@ impl NodeConnection {
         }
     }
 
-    /// Whether the connection appears usable.
+    /// Processes received messages, and returns whether the connection appears usable. Does not block.
     pub fn is_open(&mut self) -> bool {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
@@ -149,14 +150,16 @@ impl NodeConnection {
         self.statements.get(operation)?.get(key).cloned()
     }
 
-    /// Prepares the operation's statement for `key` from its `text`, and keeps it for `prepared`.
+    /// Prepares the operation's statement for `key` from its `text`, and keeps it for `prepared`. Fails if it is
+    /// invalid. Sets no time limit.
     pub async fn prepare(&mut self, operation: usize, key: &[u8], text: &str) -> Result<Statement, Failure> {
         let statement = drive(&mut self.driven, self.client.prepare(text)).await.map_err(|broken| broken.failure())?;
         element(&mut self.statements, operation).insert(key.into(), statement.clone());
         Ok(statement)
     }
 
-    /// Runs the request that `ask` sends, and returns its result.
+    /// Runs the request that `ask` sends, and returns its result. Sets no time limit. Fails with an error of the server
+    /// or the connection.
     pub async fn run<'a, T, F>(&'a mut self, ask: impl FnOnce(&'a Client) -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, Error>>,
@@ -199,7 +202,8 @@ impl Broken {
     }
 }
 
-/// Waits for an answer and drives the connection's I/O meanwhile; no other task does.
+/// Waits for an answer and drives the connection's I/O meanwhile; no other task does. Fails with an error of the server
+/// or the connection.
 async fn drive<T>(driven: &mut Driven, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Broken> {
     let mut answer = pin!(answer);
     poll_fn(|cx| {

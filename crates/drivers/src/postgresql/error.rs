@@ -3,7 +3,7 @@
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio_postgres::Error;
 
-/// Returns the failure of a request that got an error or no answer.
+/// Returns the failure of a request that got an error, with the class of its SQLSTATE; Connect if it got no answer.
 pub fn request(error: &Error) -> Failure {
     let Some(told) = error.as_db_error() else {
         let cause =

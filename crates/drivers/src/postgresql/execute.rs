@@ -71,7 +71,7 @@ impl Execution<'_> {
         Ok(Reply { node, bytes_sent: after.0 - before.0, bytes_received: after.1 - before.1, ..reply })
     }
 
-    /// Calls `look_at` and returns the failure.
+    /// Calls `look_at`, and returns the failure unchanged.
     fn doubting(&self, failure: Failure) -> Failure {
         self.look_at(&failure);
         failure
@@ -84,7 +84,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Sends the statements of the operation's kind on `turn`'s connection.
+    /// Sends the statements of request number `k` on `turn`'s connection, by the operation's kind. For a bulk request,
+    /// `only` limits the documents. The error is a failure before sending.
     async fn dispatch(
         &self,
         mut turn: Turn<'_>,

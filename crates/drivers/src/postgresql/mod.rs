@@ -59,7 +59,8 @@ impl Driver for Postgres {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the driver of a target. Resolves its hosts; does not connect.
+    /// Creates the driver of a target. Resolves its hosts, which blocks; does not connect. Refuses unknown hosts, and
+    /// unusable certificates and credentials.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = PostgresNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
@@ -75,7 +76,8 @@ impl Driver for Postgres {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
+    /// does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         Operation::map(form, number, context, &self.nodes.connect_options)
@@ -96,7 +98,7 @@ impl Driver for Postgres {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds the primary. Refuses credentials that no server accepts.
+    /// Finds the primary. Fails if no server answers and one refuses the credentials; ignores unreachable servers.
     async fn verify(&self) -> Result<(), PlanError> {
         match self.nodes.discover().await {
             Err(failure) if error::is_refusal(&failure) => Err(PlanError::target(failure.message)),

@@ -60,7 +60,7 @@ pub struct PostgresNodes {
     slowest: AtomicU64,
 }
 
-/// Role reported by a server.
+/// The role that a server reports.
 enum Role {
     Primary,
     Replica,
@@ -69,7 +69,8 @@ enum Role {
 }
 
 impl PostgresNodes {
-    /// Creates it without connecting.
+    /// Creates it without connecting. Resolves the hosts, which blocks; refuses an empty list, duplicates and unknown
+    /// names.
     pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
@@ -92,15 +93,15 @@ impl PostgresNodes {
         self.roles.load_full()
     }
 
-    /// Changes the hosts, and marks the roles as possibly out of date.
+    /// Changes the hosts, and marks the roles as possibly out of date. Refuses hosts that cannot be resolved.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// Returns the number of the server for a request of client number `client`, by its turn. Fails and marks the roles
-    /// as possibly out of date if no server fits `from`.
+    /// Returns the number of the server for a request of client number `client`; servers that fit take turns. Fails and
+    /// marks the roles as possibly out of date if no server fits `from`.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles.load().pick(from, turn).ok_or_else(|| {
@@ -128,7 +129,7 @@ impl PostgresNodes {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to exactly one client, which must then query the servers.
+    /// Returns true to one client if the roles must be queried again. The client must then call `discover`.
     pub fn claim(&self) -> bool {
         self.refresh_throttle.claim()
     }
@@ -174,7 +175,7 @@ impl PostgresNodes {
         self.is_known().then(|| REACH.max(slowest * REACHES))
     }
 
-    /// Connects to a host and queries its role.
+    /// Connects to a host and queries its role, within 2 s. Fails if it is unreachable or refuses the user.
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
         let mut connection = NodeConnection::open(host, &self.connect_options, limit, self.reach()).await?;

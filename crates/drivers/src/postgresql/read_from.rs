@@ -17,6 +17,7 @@ pub enum ReadFrom {
     Any,
 }
 
+/// The choices of servers, by their names in workloads.
 const PLACES: [(&str, ReadFrom); 4] = [
     ("primary", ReadFrom::Primary),
     ("replica", ReadFrom::Replica),

@@ -24,8 +24,8 @@ pub enum Param<'a> {
 }
 
 impl ToSql for Param<'_> {
-    /// Appends the value as text; JSON text in quotes for a JSON parameter, a JSON list as an array for an array
-    /// parameter.
+    /// Appends the value as text, and returns whether it is null. A JSON parameter gets text in quotes, an array
+    /// parameter a JSON list as an array. Fails for an array that is not valid JSON.
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let scalar = match self {
             Self::Scalar(scalar) => scalar,
@@ -75,7 +75,7 @@ fn plain(scalar: &Scalar, out: &mut BytesMut) {
     .expect("writing to a buffer cannot fail");
 }
 
-/// Appends a JSON list in the server's text form of an array: `{1,"a",{2}}`.
+/// Appends a JSON list in the server's text form of an array: `{1,"a",{2}}`. Fails if it is not valid JSON.
 fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     out.put_u8(b'{');
     Cursor::new(json).array(|place, cursor| {
@@ -95,7 +95,7 @@ fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     Ok(())
 }
 
-/// Appends a quoted element of an array.
+/// Appends a quoted element of an array; escapes quotation marks and backslashes.
 fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
     for byte in text {
@@ -152,7 +152,7 @@ impl Drawn {
     }
 }
 
-/// Replaces the content of `buffer` by an id and returns it as a text parameter.
+/// Renders an id into `buffer`, whose content it replaces, and returns it as a text parameter.
 pub fn id<'a>(template: &Template, values: &Values, buffer: &'a mut Vec<u8>) -> Param<'a> {
     buffer.clear();
     template.render(values, buffer);
@@ -173,7 +173,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Splits a statement at its `$1`, `$2`, ..., but not inside quotes or comments. Refuses `$0`.
+    /// Splits a statement at its `$1`, `$2`, ..., but not inside quotes, dollar quotes or comments. Refuses `$0`.
     pub fn new(statement: &str) -> Result<Self, PlanError> {
         let mut pieces = Self::default();
         let mut text = String::new();
@@ -204,7 +204,7 @@ impl Pieces {
         self.places.iter().map(|place| place + 1).max().unwrap_or(0)
     }
 
-    /// Returns the statement with these values inserted.
+    /// Returns the statement with these values inserted as literals. Panics if there are fewer than it needs.
     pub fn fill(&self, params: &[Param]) -> String {
         let mut whole = String::new();
         for (text, place) in self.texts.iter().zip(&self.places) {
@@ -231,7 +231,8 @@ fn opaque(rest: &str) -> Option<usize> {
     })
 }
 
-/// Splits a statement into its commands at semicolons outside quotes, and replaces comments by spaces.
+/// Splits a statement into its commands at semicolons outside quotes, and replaces comments by spaces. Leaves out empty
+/// commands.
 pub fn commands(statement: &str) -> Vec<String> {
     let mut commands = vec![String::new()];
     let mut rest = statement;

@@ -63,7 +63,7 @@ pub struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// Returns the table of the operation's collection, which all clients share. Queries the server until one has
-    /// answered. Fails if the table is missing or its primary key has several columns.
+    /// answered. Fails if the table is missing, its primary key has not exactly one column, or the query fails.
     pub async fn table(&mut self, collection: &str) -> Result<&'a Table, Failure> {
         let known = &self.execution.operation.table;
         if let Some(table) = known.get() {
@@ -77,7 +77,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Returns the operation's statement for `key`. On first use on this connection, prepares the statement that `text`
-    /// returns.
+    /// returns, within the operation's limit. Fails if it is invalid or late.
     pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
         let Execution { operation, limit, .. } = self.execution;
         if let Some(statement) = self.connection.prepared(operation.number, key) {
@@ -105,7 +105,8 @@ impl<'a> Turn<'a> {
         (self.connection, self.deadline, self.execution.limit)
     }
 
-    /// Executes a prepared statement. Fails without sending if the number of values is wrong.
+    /// Executes a prepared statement with these values, within the operation's limit. Fails without sending if their
+    /// number is wrong.
     async fn execute(&mut self, statement: &Statement, params: &[Param<'_>]) -> StatementOutcome {
         let wanted = statement.params().len();
         if wanted != params.len() {
@@ -151,14 +152,14 @@ impl<'a> Turn<'a> {
         self.asked(begun, answer)
     }
 
-    /// Returns the outcome of a statement that started at `begun`, with its times and bytes.
+    /// Returns the outcome of a statement that started at `begun` and ends now, with its times and bytes.
     fn asked(&self, begun: RequestStart, answer: Result<Answer, Failure>) -> StatementOutcome {
         let exchanged = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
         Outcome { exchanged, node: 0, answer }
     }
 
     /// Executes one SQL statement with drawn values: `prepared`, or by the simple protocol if the workload says so. A
-    /// number of rows other than the asserted one is a failure.
+    /// number of rows other than the asserted one is a failure. Panics for a statement that is neither.
     async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
         let mut drawn = std::mem::take(&mut self.buffers.drawn);
         drawn.draw(&native.values, values);
@@ -191,7 +192,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Returns the prepared statement number `place` of the operation; `None` for the simple protocol.
+    /// Returns the prepared statement number `place` of the operation; prepares it at first use. `None` for the simple
+    /// protocol. Fails if it is invalid or late.
     async fn prepare(&mut self, native: &Native, place: usize) -> Result<Option<Statement>, Failure> {
         if native.pieces.is_some() {
             return Ok(None);
@@ -290,7 +292,7 @@ impl<'a> Turn<'a> {
         Ok(whole)
     }
 
-    /// Executes a verb other than bulk. The error is a failure before sending.
+    /// Executes a verb other than bulk, and judges its answer. The error is a failure before sending.
     pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
         let mut buffers = std::mem::take(self.buffers);
         let reply = self.verb(neutral, table, values, &mut buffers).await;
@@ -299,7 +301,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Draws the values of the operation `neutral`, executes it on its `table`, and judges the answer. A document that
-    /// is missing for an update, a read or a deletion is a failure.
+    /// is missing for an update, a read or a deletion is a failure. The error is a failure before sending. Panics for a
+    /// bulk request.
     async fn verb(
         &mut self,
         neutral: &Neutral,
@@ -349,7 +352,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Writes one document: whole, if the table has a document column, or else field by field.
+    /// Writes one document: whole, if the table has a document column, or else field by field. The error is a failure
+    /// before sending.
     async fn write(
         &mut self,
         table: &Table,
@@ -385,7 +389,8 @@ impl<'a> Turn<'a> {
         self.ask(names.as_bytes(), || kind.text(table, &quoted_columns(names)), &given).await
     }
 
-    /// Executes the operation's statement for `key`, which `text` returns, with the values `given`.
+    /// Executes the operation's statement for `key`, which `text` returns, with the values `given`. Prepares it at
+    /// first use. The error is a failure before sending.
     async fn ask(
         &mut self,
         key: &[u8],
@@ -409,8 +414,8 @@ impl<'a> Turn<'a> {
         Ok(asked)
     }
 
-    /// Returns the outcome, or a failure if the answer contradicts the assertion. Captures values for the user's later
-    /// requests. `document` is the column that holds whole documents, if any.
+    /// Returns the outcome, or a failure if the answer contradicts the assertion or lacks a value to capture. Captures
+    /// values for the user's later requests. `document` is the column that holds whole documents, if any.
     fn judged(&mut self, asked: StatementOutcome, document: Option<&str>, values: &Values) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.execution.operation;
         asked.then(|answer| {
@@ -432,7 +437,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Adds the times of a later statement to those of its transaction.
+/// Adds the times of a later statement to those of its transaction, `whole`. The time in between does not count.
 fn add_times(whole: &mut Reply, later: &Reply) {
     let both = Exchanged::of(whole).then(&Exchanged::of(later));
     (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);
@@ -478,7 +483,7 @@ pub fn no_name() -> Failure {
     Failure::new(ErrorClass::Client, "the name of a field is not text")
 }
 
-/// Returns the columns in `names`, each quoted.
+/// Splits names that are each followed by a zero byte, and quotes them.
 pub fn quoted_columns(names: &str) -> Vec<String> {
     names.split_terminator(char::from(SEPARATOR)).map(quoted).collect()
 }

@@ -15,7 +15,8 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The server's positive answer to it.
 const WILLING: u8 = b'S';
 
-/// Connects within `limit` to the first address of the host that answers; performs the handshake if TLS is on.
+/// Connects within `limit` to the first address of the host that accepts; performs the handshake if TLS is on. Fails
+/// with class Connect, also after the limit.
 pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wire, Failure> {
     match limit.within(open(host, tls)).await {
         Some(Ok(wire)) => Ok(wire),
@@ -29,7 +30,8 @@ pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wir
     }
 }
 
-/// Does the work of `connect`, without a time limit. Fails if the server refuses TLS.
+/// Does the work of `connect`, without a time limit. Fails if no address accepts, the server refuses TLS, or the
+/// handshake fails.
 async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Wire> {
     let mut stream = dial(host).await?;
     let Some(tls) = tls else { return Ok(Wire::Plain(stream)) };

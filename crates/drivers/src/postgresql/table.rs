@@ -31,7 +31,7 @@ impl Table {
         )
     }
 
-    /// Reads the answer to `question`. Fails if the table does not exist or its primary key has several columns.
+    /// Reads the answer to `question`. Fails if the table does not exist or its primary key has not exactly one column.
     pub fn read(collection: &str, answer: &[SimpleQueryMessage]) -> Result<Self, Failure> {
         let mut keys = Vec::new();
         let mut columns = Vec::new();
@@ -99,8 +99,8 @@ impl Table {
         )
     }
 
-    /// Returns the clause for existing rows: `set` returns the assignment of each column. Without columns, they stay
-    /// unchanged.
+    /// Returns the clause for existing rows: `set` returns the assignment of each of the `columns`. Without columns,
+    /// existing rows stay unchanged.
     fn change(&self, columns: &[String], set: impl Fn(&String) -> String) -> String {
         if columns.is_empty() {
             return format!("ON CONFLICT ({}) DO NOTHING", self.key);
@@ -109,7 +109,7 @@ impl Table {
     }
 
     /// Returns a statement that updates one row. Values: `columns`, then the key. A document column keeps its other
-    /// fields.
+    /// fields. Without columns, it changes nothing.
     pub fn update(&self, columns: &[String]) -> String {
         let set = |(place, column): (usize, &String)| match &self.document {
             Some(_) => format!("{column} = {column} || ${}", place + 1),
@@ -121,7 +121,7 @@ impl Table {
         format!("UPDATE {} SET {sets} WHERE {} = ${}", self.name, self.key, columns.len() + 1)
     }
 
-    /// Returns a statement that selects one row by its key, or some fields of it.
+    /// Returns a statement that selects one row by its key: some `fields`, or all columns if there are none.
     pub fn select(&self, fields: &[String]) -> String {
         format!("SELECT {} FROM {} WHERE {} = $1", self.fields(fields), self.name, self.key)
     }

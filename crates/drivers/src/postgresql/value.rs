@@ -14,7 +14,7 @@ const ARRAY_HEAD: usize = 12;
 struct Raw<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
-    /// Keeps the bytes of a value.
+    /// Returns the bytes of a value; never fails.
     fn from_sql(_: &Type, bytes: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(bytes))
     }
@@ -25,7 +25,7 @@ impl<'a> FromSql<'a> for Raw<'a> {
     }
 }
 
-/// Converts a row to a JSON object.
+/// Converts a row to a JSON object of its columns; null for a null.
 pub fn object(row: &Row) -> Value {
     let value = |place: usize| {
         let bytes = row.try_get::<_, Option<Raw>>(place).ok().flatten();
@@ -40,7 +40,8 @@ pub fn object(row: &Row) -> Value {
     )
 }
 
-/// Converts a value of type `kind` to JSON; to hexadecimal text, if the type is unknown here.
+/// Converts a value of type `kind` from the binary format to JSON; to hexadecimal text, if the type is unknown here or
+/// the value malformed.
 pub fn json(kind: &Type, bytes: &[u8]) -> Value {
     if let Kind::Array(element) = kind.kind() {
         return array(element, bytes).unwrap_or_else(|| hex(bytes));
@@ -84,13 +85,13 @@ fn hex(bytes: &[u8]) -> Value {
     }))
 }
 
-/// Reads a big-endian 32-bit integer at offset `at`.
+/// Reads a big-endian 32-bit integer at offset `at`; `None` beyond the end.
 fn word(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Converts an array: the length of each dimension, then the elements, each preceded by its length. `None` if it is
-/// malformed.
+/// Converts an array with elements of type `element`: the length of each dimension, then the elements, each preceded by
+/// its length. `None` if it is malformed.
 fn array(element: &Type, bytes: &[u8]) -> Option<Value> {
     let dimensions = usize::try_from(word(bytes, 0)?).ok()?;
     let lengths: Vec<_> = (0..dimensions)
@@ -101,6 +102,7 @@ fn array(element: &Type, bytes: &[u8]) -> Option<Value> {
 }
 
 /// Converts the elements from offset `at` to nested lists, one level per length in `lengths`, and moves `at` past them.
+/// `None` if they are malformed; an empty list without lengths.
 fn nested(element: &Type, bytes: &[u8], lengths: &[usize], at: &mut usize) -> Option<Value> {
     let Some((count, inner)) = lengths.split_first() else { return Some(Value::Array(Vec::new())) };
     let mut values = Vec::new();
@@ -123,7 +125,7 @@ fn nested(element: &Type, bytes: &[u8], lengths: &[usize], at: &mut usize) -> Op
 }
 
 /// Converts a number in base 10,000: the number of digits, the weight of the first, the sign, and the number of decimal
-/// places. A number that JSON cannot represent becomes text.
+/// places. A number that JSON cannot represent becomes text. `None` if it is malformed.
 fn numeric(bytes: &[u8]) -> Option<Value> {
     let short = |place: usize| Some(i16::from_be_bytes(bytes.get(2 * place..2 * place + 2)?.try_into().ok()?));
     let (count, weight, sign, scale) = (short(0)?, short(1)?, short(2)?, short(3)?);
