@@ -64,7 +64,7 @@ fn refused(status: u16, value: &[u8]) -> Failure {
     Failure::new(class, message)
 }
 
-/// Returns the server's own error text, if the answer has one.
+/// Returns the server's own error text in the `value` of an answer; `None` if there is none.
 fn context(value: &[u8]) -> Option<String> {
     let told: Value = serde_json::from_slice(value).ok()?;
     let words = told.pointer("/error/context")?.as_str()?;
@@ -77,7 +77,7 @@ pub fn client(message: &str) -> Failure {
 }
 
 /// Checks status and assertion of the answer to a verb's request, and captures values into `memory`. Returns the number
-/// of documents, which is 1.
+/// of documents, which is 1. Fields that the document lacks are not a failure.
 pub fn judge(
     neutral: &Neutral,
     answer: &Response<'_>,
@@ -103,7 +103,8 @@ pub fn judge(
     Ok(1)
 }
 
-/// Returns the document of an answer as JSON. For a read of some fields, it contains those that exist.
+/// Returns the document of an answer as JSON. For a read of some fields, it contains those that exist; for a write, it
+/// is the answer's value.
 pub fn document(neutral: &Neutral, answer: &Response<'_>, values: &Values) -> Vec<u8> {
     match neutral {
         Neutral::Read(read) if !read.fields.is_empty() => {

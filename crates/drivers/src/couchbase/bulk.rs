@@ -18,8 +18,9 @@ use crate::pipeline;
 use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 use loadframe_engine::util::json::Cursor;
 
-/// Sends the documents of request `k`, or those at the indices `only`. Returns the reply of [`pipeline::reply`]: the
-/// number of written documents, and the indices of failed ones. A broken connection or a timeout fails its documents.
+/// Sends the documents of request number `k`, or those at the indices `only`, all at once. Resends those whose vbucket
+/// has moved. Returns the reply of [`pipeline::reply`]: the number of written documents, and the positions of failed
+/// ones. A broken connection or a timeout fails its documents. `durability` is the level's protocol number.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,
@@ -66,8 +67,8 @@ fn judge(answer: &Response<'_>) -> Result<(), Failure> {
     if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
 }
 
-/// Builds the request of each document, and marks unsendable documents as failed. Without `bulk.id`, ids are line
-/// numbers in the corpus.
+/// Builds the request of each document of request number `k`, or of those at the indices `only`, and marks unsendable
+/// documents as failed. Without `bulk.id`, ids are line numbers in the corpus, from 0.
 fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
@@ -79,7 +80,7 @@ fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: 
 }
 
 /// Builds the request of the document `line`. `number` is its id if `bulk.id` is `None`. The error says why it cannot
-/// be sent.
+/// be sent: it is not a JSON object, lacks a valid id, or has too many fields.
 fn request(
     bulk: &Bulk,
     bucket: &Bucket,

@@ -37,7 +37,8 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Reads certificates and credentials. Refuses credentials that the protocol does not support. Ignores `auth_file`.
+    /// Reads certificates and credentials. Refuses unusable certificates, compression, and credentials that the
+    /// protocol does not support. Ignores `auth_file`.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         // Connections stay authenticated, so a file with a newer password changes nothing.
         let access = Access::new(&Target { auth_file: None, ..target.clone() })?;
@@ -54,6 +55,7 @@ pub struct NodeConnection {
 }
 
 impl Default for NodeConnection {
+    /// Creates it without a connection.
     fn default() -> Self {
         Self { wire: None, client: Client::with(Answers::default()), durable: false }
     }
@@ -67,14 +69,16 @@ impl Wired for NodeConnection {
 }
 
 impl Pipelined for NodeConnection {
-    /// Sends `count` requests and waits for all of their answers.
+    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers,
+    /// whose status is not checked. Fails unless all answers arrive.
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak(requests, count, limit).await
     }
 }
 
 impl NodeConnection {
-    /// Connects, authenticates and selects the bucket, unless a usable connection exists.
+    /// Connects, authenticates and selects the bucket, unless a usable connection exists. After a refusal, closes the
+    /// connection and returns the failure.
     pub async fn open(
         &mut self,
         host: &Host,
@@ -93,7 +97,8 @@ impl NodeConnection {
         opened
     }
 
-    /// Negotiates features, logs in and selects the bucket. Notes whether the server supports durable writes.
+    /// Negotiates features, logs in and selects the bucket. Notes whether the server supports durable writes. Fails if
+    /// the server refuses the user or the bucket.
     async fn enter(&mut self, connect_options: &ConnectOptions, bucket: &str, limit: Limit) -> Result<(), Failure> {
         let features: Vec<u8> = FEATURES.iter().flat_map(|feature| feature.to_be_bytes()).collect();
         self.ask(Opcode::Hello, b"loadframe", &features, limit).await?;
@@ -108,7 +113,7 @@ impl NodeConnection {
         self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", limit).await
     }
 
-    /// Sends a request, waits for its answer, and returns the failure that the answer's status reports.
+    /// Sends a request and waits for its answer. Fails if the answer's status is not 0.
     async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         self.ask(opcode, key, value, limit).await?;
         match self.answers().read().next() {
@@ -117,7 +122,7 @@ impl NodeConnection {
         }
     }
 
-    /// Sends a request and reads its answer, whose status is not checked.
+    /// Sends a request and reads its answer, whose status is not checked. Fails without an answer.
     async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         let mut request = Vec::new();
         let packet = Packet::begin(&mut request, opcode, 0, None, &[], key);
@@ -127,7 +132,9 @@ impl NodeConnection {
         Ok(outcome?)
     }
 
-    /// Sends `requests`, which are `count` requests, and waits for all of their answers.
+    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers,
+    /// whose status is not checked. Returns times and bytes, also after a failure. Fails unless all answers arrive
+    /// within `limit`.
     pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(count);
         self.client.speak(&mut self.wire, [requests, b""], limit).await

@@ -43,8 +43,8 @@ impl ConnectionSet {
         element(&mut self.by_node, bucket.number)
     }
 
-    /// Opens a connection to a node if there is none. A failure marks the bucket's configuration as possibly outdated.
-    /// With `durable`, returns a failure if the node does not support durable writes.
+    /// Opens a connection to a node for a bucket, unless it is open. A failure marks the bucket's configuration as
+    /// possibly outdated. With `durable`, fails if the node does not support durable writes.
     pub async fn open(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -69,8 +69,8 @@ impl ConnectionSet {
     }
 
     /// Sends one request to the node that owns a vbucket. If the node has lost it, refreshes the configuration and
-    /// resends the request to the new owner, until `limit`. The status of the answer is not checked. `durable`: the
-    /// connection must support durable writes.
+    /// resends the request to the new owner, until `limit`. The status of the answer is not checked. `durable`: fails
+    /// unless the node supports durable writes.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,

@@ -13,7 +13,8 @@ use crate::net::target_node::Host;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// Sends a GET request for `path` on a new connection and returns the response, whose status is not checked.
+/// Sends a GET request for `path` on a new connection and returns the response, whose status is not checked. Fails
+/// without a complete answer within `limit`.
 pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
     let mut service = Service::default();
     service.open(host, connect_options, limit).await?;
@@ -47,13 +48,15 @@ pub struct Service {
 }
 
 impl Default for Service {
+    /// Creates it without a connection.
     fn default() -> Self {
         Self { wire: None, client: HttpClient::new(), at: String::new() }
     }
 }
 
 impl Service {
-    /// Connects, unless a usable connection to that host exists.
+    /// Connects to a service, unless a usable connection to this host exists; closes one to another host. Fails if it
+    /// is unreachable within `limit`.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         if self.at != host.text {
             self.wire = None;

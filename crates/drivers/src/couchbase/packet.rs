@@ -24,11 +24,15 @@ pub enum Opcode {
     Mutate = 0xd1,
 }
 
+/// Length of a head, in bytes.
 const HEAD: usize = 24;
+/// Magic byte of a request.
 const REQUEST: u8 = 0x80;
-/// Magic bytes of a request with frames before its extras, and of its answer.
+/// Magic byte of a request with frames before its extras.
 const FRAMED_REQUEST: u8 = 0x08;
+/// Magic byte of an answer with frames before its extras.
 const FRAMED_ANSWER: u8 = 0x18;
+/// Magic byte of an answer.
 const ANSWER: u8 = 0x81;
 /// Frame header of a write's durability: one byte of content.
 const DURABILITY: u8 = 0x11;
@@ -48,7 +52,7 @@ pub struct Packet {
 
 impl Packet {
     /// Begins a request at the end of `out`. The caller appends the value, then calls `end` with `out`. `durability` is
-    /// the level's protocol number.
+    /// the level's protocol number; `None` for a request without one.
     pub fn begin(
         out: &mut Vec<u8>,
         opcode: Opcode,
@@ -68,7 +72,7 @@ impl Packet {
         Self { start, opcode, vbucket, frames, extras: extras.len(), key: key.len() }
     }
 
-    /// Fills in the request's head in `out`.
+    /// Fills in the request's head in `out`, whose end is the end of the request.
     pub fn end(self, out: &mut [u8]) {
         let body = (out.len() - self.start - HEAD) as u32;
         let key = self.key as u16;
@@ -108,6 +112,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(u8, u16, &[u8], &[u8])> {
 pub struct Malformed(&'static str);
 
 impl fmt::Display for Malformed {
+    /// Writes the violated rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed answer of the key-value protocol: {}", self.0)
     }
@@ -145,7 +150,7 @@ impl Answers {
         self.left == 0
     }
 
-    /// Returns the complete answers.
+    /// Iterates over the complete answers, in the order of the requests.
     pub fn read(&self) -> impl Iterator<Item = Response<'_>> {
         let mut rest = &self.bytes[..self.at];
         std::iter::from_fn(move || {
@@ -186,7 +191,8 @@ impl Frame for Answers {
         self.bytes.space(LIMIT).ok_or(Malformed("they are longer than 64 MiB"))
     }
 
-    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
+    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete; fails if
+    /// they are malformed.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         while self.left > 0 {

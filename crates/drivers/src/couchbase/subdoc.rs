@@ -11,7 +11,9 @@ pub const SOME_FAILED: u16 = 0xcc;
 /// Status of a field that the document lacks.
 const MISSING: u16 = 0xc0;
 
+/// Operation code that reads a field.
 const GET: u8 = 0xc5;
+/// Operation code that changes a field.
 const PUT: u8 = 0xc8;
 /// Flag in the extras of a change: create the document if it does not exist.
 pub const MAKE: u8 = 0x01;
@@ -26,7 +28,7 @@ pub fn put(out: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     spec(out, PUT, field, Some(value));
 }
 
-/// Appends the read or change of one field: opcode, flags, lengths, path and value.
+/// Appends the read or change of one field to `out`: opcode, flags, lengths, path and, if given, the value.
 fn spec(out: &mut Vec<u8>, opcode: u8, field: &[u8], value: Option<&[u8]>) {
     let start = out.len();
     out.extend_from_slice(&[opcode, 0, 0, 0]);
@@ -65,7 +67,8 @@ pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'
     read_fields(answer).map(|(status, value)| (status == 0).then_some(value))
 }
 
-/// Returns the first status of a read field that tells more than that the document lacks the field.
+/// Returns the first status of a read field that is neither success nor that the document lacks the field; `None` if
+/// there is none.
 pub fn unreadable(answer: &Response<'_>) -> Option<u16> {
     read_fields(answer).map(|(status, _)| status).find(|status| ![0, MISSING].contains(status))
 }
@@ -82,7 +85,7 @@ fn read_fields<'a>(answer: &Response<'a>) -> impl Iterator<Item = (u16, &'a [u8]
     })
 }
 
-/// Returns the status of the field that made a change fail, if the answer contains it.
+/// Returns the status of the field that made a change fail; `None` if the answer has another form.
 pub fn culprit(answer: &Response<'_>) -> Option<u16> {
     match answer.value {
         [_, high, low] => Some(u16::from_be_bytes([*high, *low])),
