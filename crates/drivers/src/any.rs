@@ -20,7 +20,7 @@ macro_rules! any_of {
         /// The names of all drivers.
         pub const DRIVERS: &[&str] = &[$($name),*];
 
-        /// A driver.
+        /// A driver. Its methods panic if an operation or a connection belongs to another driver.
         pub enum AnyDriver {
             $(#[doc = $name] $variant($driver)),*
         }
@@ -39,7 +39,8 @@ macro_rules! any_of {
             type Operation = AnyOperation;
             type Connection = AnyConnection;
 
-            /// Creates the driver that the plan names. Refuses an unknown name.
+            /// Creates the driver that the plan names. Refuses an unknown name, unknown hosts, and unusable
+            /// certificates and credentials.
             fn new(target: &Target) -> Result<Self, PlanError> {
                 match target.driver.as_str() {
                     $($name => <$driver>::new(target).map(Self::$variant),)*
@@ -47,7 +48,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// Maps an operation of the workload to a form from which the driver builds requests.
+            /// Maps an operation of the workload to a form from which the driver builds requests. Refuses one that the
+            /// driver does not support.
             fn map(&self, form: &Value, context: &Context) -> Result<AnyOperation, PlanError> {
                 match self {
                     $(Self::$variant(driver) => Ok(AnyOperation::$variant(Box::new(driver.map(form, context)?))),)*
@@ -120,14 +122,14 @@ macro_rules! any_of {
                 }
             }
 
-            /// Changes the target's hosts while load runs.
+            /// Changes the target's hosts while load runs; fails if the driver does not support it.
             fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.set_hosts(hosts),)*
                 }
             }
 
-            /// Returns all hosts that the target has ever had.
+            /// Returns all hosts that the target has ever had, by node number.
             fn hosts(&self) -> Vec<String> {
                 match self {
                     $(Self::$variant(driver) => driver.hosts(),)*
@@ -141,7 +143,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// Limits the open connections to `connections`, divided among `workers` threads.
+            /// Limits the open connections to `connections`, divided among `workers` threads; fails if the driver does
+            /// not support it.
             fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.cap(connections, workers),)*
@@ -164,7 +167,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// Clears the captured values of a client.
+            /// Clears the captured values of a client, because another user takes it over.
             fn depart(&self, connection: &mut AnyConnection) {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.depart(connection),)*

@@ -32,7 +32,7 @@ pub trait Source: Sized {
     /// The keys of its form.
     const KEYS: &'static [&'static str];
 
-    /// Reads the form; returns `None` if it contains no location.
+    /// Reads the form; returns `None` if it contains no location. Refuses a location of another form.
     fn read(form: &Form) -> Result<Option<Self>, PlanError>;
 }
 
@@ -47,13 +47,15 @@ pub enum Lookup<'a> {
 }
 
 impl<S> Default for Captures<S> {
+    /// Creates it without captures.
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
 impl<S: Source> Captures<S> {
-    /// Reads `{"token": {"json": "/token"}, "total": {"field": "sum", "otherwise": 0}}`; empty without a form.
+    /// Reads `{"token": {"json": "/token"}, "total": {"field": "sum", "otherwise": 0}}`; empty without a form. Refuses
+    /// another form, and names that are not captured variables.
     pub fn new(form: Option<&Value>, variables: &Variables) -> Result<Self, PlanError> {
         let mapping = match form.filter(|form| !form.is_null()) {
             Some(Value::Object(mapping)) => mapping,
@@ -76,7 +78,8 @@ impl<S> Captures<S> {
     }
 
     /// Puts each captured value of an answer into `memory`. `find` gets the name and the location of a value and looks
-    /// it up. `otherwise` replaces a missing or null value; without `otherwise`, a missing value is a failure.
+    /// it up. The capture's `otherwise` replaces a missing or null value. Fails at the first missing value without
+    /// `otherwise`, and if a value is not JSON.
     pub fn keep<'a>(
         &self,
         memory: &mut Captured,
@@ -132,7 +135,8 @@ pub enum Place {
 impl Source for Place {
     const KEYS: &'static [&'static str] = &["field", "json"];
 
-    /// Reads `{"field": "a.b"}` or `{"json": "/a/b"}`; returns `None` if the form has neither.
+    /// Reads `{"field": "a.b"}` or `{"json": "/a/b"}`; returns `None` if the form has neither. Refuses a field that is
+    /// not a text, and an invalid pointer.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match (form.get("field"), form.get("json")) {
             (Some(_), _) => {
@@ -177,8 +181,8 @@ impl Place {
 }
 
 impl Captures<Place> {
-    /// Reads the captures of an operation. Refuses captures unless `reads`, that is, unless its answers contain
-    /// documents.
+    /// Reads the key `capture` of an operation; empty if it is missing. Refuses captures unless `reads`, that is,
+    /// unless its answers contain documents.
     pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
         let captures = Self::new(form.get("capture"), variables)?;
         if !reads && !captures.is_empty() {
@@ -189,7 +193,8 @@ impl Captures<Place> {
         Ok(captures)
     }
 
-    /// Captures values from a document into `memory`. Calls `document` only if there are captures.
+    /// Captures values from the document that `document` returns into `memory`, where they are known after `settle`.
+    /// Fails if one is missing. Calls `document` only if there are captures.
     pub fn keep_of(&self, memory: &mut Memory, document: impl FnOnce() -> Option<Value>) -> Result<(), Failure> {
         if self.is_empty() {
             return Ok(());
@@ -213,7 +218,8 @@ impl Memory {
         std::mem::take(&mut self.known)
     }
 
-    /// Puts the values from `lend` back. Adds the values captured from the answer if `good`, and drops them otherwise.
+    /// Puts the values from `lend` back. Adds the values captured from the answer if `good`, that is, if the request
+    /// succeeded; drops them otherwise.
     pub fn settle(&mut self, mut known: Captured, good: bool) {
         if good {
             known.learn(&mut self.news);
@@ -223,7 +229,8 @@ impl Memory {
         self.known = known;
     }
 
-    /// Captures values from an answer, as [`Captures::keep`] does. They are known only after `settle`.
+    /// Captures values from an answer, as [`Captures::keep`] does. They are known only after `settle`. Fails if one is
+    /// missing or is not JSON.
     pub fn take<'a, S>(
         &mut self,
         captures: &Captures<S>,
@@ -254,7 +261,7 @@ macro_rules! execute_with_memory {
             reply
         }
 
-        /// Returns the captured values of the client's current user.
+        /// Returns the captured values of the client's current user; never `None`.
         fn memory<'a>(
             &self,
             connection: &'a mut Connection,

@@ -127,6 +127,7 @@ pub enum Action {
 }
 
 impl Action {
+    /// The names of the actions in workloads.
     const NAMES: [(&str, Self); 5] = [
         ("index", Self::Index),
         ("create", Self::Create),
@@ -144,18 +145,20 @@ impl Action {
 }
 
 impl Bulk {
-    /// The number of requests that send each document once.
+    /// Returns the number of requests that send each document once; 0 for an empty corpus.
     pub fn requests(&self) -> u64 {
         self.corpus.documents().div_ceil(self.size)
     }
 
-    /// Replaces `lines` by the documents of request `k`, one per line; returns their number.
+    /// Replaces `lines` by the documents of request number `k`, one per line; returns their number. The last request of
+    /// a pass over the corpus may have fewer than `size`.
     pub fn documents(&self, k: u64, lines: &mut Vec<u8>) -> u64 {
         lines.clear();
         self.corpus.append(k % self.requests().max(1) * self.size, self.size, b"", lines)
     }
 
-    /// Iterates over the documents in `lines` with their positions. `only` selects positions, in ascending order.
+    /// Iterates over the non-empty `lines`, each with its position from 0. `only` selects positions; it must be
+    /// ascending.
     pub fn chosen<'a>(lines: &'a [u8], only: Option<&'a [u32]>) -> impl Iterator<Item = (u64, &'a [u8])> {
         let documents = (0..).zip(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()));
         documents.filter(move |(place, _)| only.is_none_or(|only| only.binary_search(&(*place as u32)).is_ok()))
@@ -175,7 +178,8 @@ impl Neutral {
         }
     }
 
-    /// Reads the verb `name` with its `argument`; returns `None` if `name` is not a verb.
+    /// Reads the verb `name` with its `argument`, a mapping; returns `None` if `name` is not a verb. Refuses unknown
+    /// keys, wrong types, and unknown variables and corpora.
     pub fn map(name: &str, argument: &Value, context: &Context) -> Option<Result<Self, PlanError>> {
         let mapped = match name {
             "insert" => Write::map(argument, context).map(Self::Insert),
@@ -225,7 +229,8 @@ impl Neutral {
 }
 
 impl Key {
-    /// Reads the collection, and the document id under the key `id` of the form: a text or a number.
+    /// Reads the collection, and the document id at the key `id` of the form: a non-empty text or a number. Refuses
+    /// others.
     fn map(form: &Form, id: &str, variables: &Variables) -> Result<Self, PlanError> {
         let text = match form.require(id)? {
             Value::String(text) if !text.is_empty() => text.clone(),
@@ -239,7 +244,8 @@ impl Key {
 }
 
 impl Read {
-    /// Reads `{"collection": "c", "id": "1", "fields": ["a", "b"]}`.
+    /// Reads `{"collection": "c", "id": "1", "fields": ["a", "b"]}`. Refuses unknown keys, wrong types and unknown
+    /// variables.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "fields"])?;
         let wrong = |value: &Value| PlanError::new(format!("\"fields\" wants a list of names, not {value}"));
@@ -257,7 +263,8 @@ impl Read {
 }
 
 impl Write {
-    /// Reads `{"collection": "c", "id": "1", "document": {...}}`.
+    /// Reads `{"collection": "c", "id": "1", "document": {...}}`. Refuses unknown keys, wrong types and unknown
+    /// variables.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "document"])?;
         let document = form.mapping("document")?;
@@ -347,7 +354,7 @@ pub fn first_action(corpus: &Corpus) -> Result<Option<Map<String, Value>>, PlanE
 pub struct Cell(Template);
 
 impl Cell {
-    /// Reads the value from a form, in which `${...}` stands for variables.
+    /// Reads the value from a form, in which `${...}` stands for variables. Refuses unknown variables.
     pub fn new(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Template::json(value, variables).map(Self)
     }
@@ -357,7 +364,8 @@ impl Cell {
         self.0.render(values, buffer);
     }
 
-    /// Returns this request's value, with its bytes in `buffer`. `None` if it is not JSON; every variable yields JSON.
+    /// Returns this request's value, whose bytes replace those in `buffer`. `None` if it is not JSON; every variable
+    /// yields JSON.
     pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
         buffer.clear();
         self.json(values, buffer);
@@ -383,7 +391,8 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    /// Reads one JSON value; `None` if a string or number is malformed.
+    /// Reads one JSON value without spaces around it; `None` for no bytes, and if a string or number is malformed. Does
+    /// not check arrays and objects.
     pub fn parse(json: &'a [u8]) -> Option<Self> {
         Some(match json.first()? {
             b'n' => Self::Null,
@@ -405,7 +414,8 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Calls `field` with name and value of each field of a document, given as one JSON object. Stops at the first error.
+/// Calls `field` with name and value of each field of a document, given as one JSON object. Stops at the first error,
+/// of the JSON or of `field`.
 pub fn fields<'a>(
     document: &'a [u8],
     mut field: impl FnMut(&[u8], Scalar<'a>) -> Result<(), Unexpected>,

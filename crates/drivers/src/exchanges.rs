@@ -5,8 +5,8 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
-/// Executes a read_modify_write: if `read` succeeded, `write` sends the write. The reply has both as parts, counts the
-/// written document, and has the sum of their service times.
+/// Executes a read_modify_write: if `read` succeeded, `write` sends the write; otherwise the reply is that of the read.
+/// The reply has both as parts, counts the written document, and has the sum of their service times.
 pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) -> Reply {
     let mut parts = vec![read.part(0)];
     if read.outcome.is_err() {
@@ -52,8 +52,8 @@ impl Exchanges {
         PartStart(self.times.len())
     }
 
-    /// Adds the part with the index `name`: from sending its first exchange since `begun` to the end of its last.
-    /// `failed` is its error class.
+    /// Adds the part with the index `name`: from sending its first exchange since `begun` to the end of its last, with
+    /// the time in between. `failed` is its error class. Without an exchange, it starts and ends now.
     pub fn end(&mut self, name: usize, begun: PartStart, failed: Option<ErrorClass>) {
         let times = &self.times[begun.0..];
         let never = Exchanged::never();
@@ -104,6 +104,7 @@ impl Exchanges {
     }
 
     /// Combines all exchanges into one reply: the first failure, and the sums of service times, bytes and documents.
+    /// Panics if there was no exchange.
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }

@@ -46,7 +46,7 @@ impl<'a> Form<'a> {
         self.get(key).ok_or_else(|| PlanError::new(format!("\"{key}\" is missing")))
     }
 
-    /// The string at `key`. Refuses a missing or empty one.
+    /// The string at `key`. Refuses a missing or empty one, and other values.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         let value = self.require(key)?;
         let text = value.as_str().filter(|text| !text.is_empty());
@@ -63,7 +63,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The required mapping at `key`, or a string that is one template variable, such as "${name}".
+    /// The mapping at `key`, or a string that is one template variable, such as "${name}". Refuses a missing or other
+    /// value.
     pub fn mapping_or_hole(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         let hole = value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1));
@@ -85,7 +86,8 @@ impl<'a> Form<'a> {
         self.get(key).map(boolean).transpose()
     }
 
-    /// The duration at `key`, given in seconds, in milliseconds; `None` if it is missing. Refuses negative numbers.
+    /// The duration at `key`, given in seconds, rounded to milliseconds; `None` if it is missing. Refuses numbers
+    /// outside 0 to 1e9 and other values.
     pub fn milliseconds(&self, key: &str) -> Result<Option<i64>, PlanError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));

@@ -40,6 +40,7 @@ pub enum Daily {
     Arrival,
 }
 
+/// The kinds of day, by their names in workloads.
 const DAILY: [(&str, Daily); 2] = [("event", Daily::Event), ("arrival", Daily::Arrival)];
 
 impl Ingest {
@@ -70,7 +71,7 @@ impl Ingest {
         Ok(Self { collection: form.text("collection")?.to_owned(), daily, times })
     }
 
-    /// The names of the timestamp fields of a kind of event.
+    /// The names of the timestamp fields of a kind of event; empty if it has none.
     pub fn times_of(&self, kind: &str) -> &[String] {
         self.times.get(kind).map_or(&[], Vec::as_slice)
     }
@@ -94,6 +95,7 @@ pub struct Days {
 }
 
 impl Default for Days {
+    /// Creates the formatter.
     fn default() -> Self {
         Self { day: 0, text: *b"1970.01.01" }
     }
@@ -132,7 +134,8 @@ impl Days {
     }
 }
 
-/// Iterates over the events at the positions `only` of a batch, in ascending order, or over all events.
+/// Iterates over the events at the indices `only` of a batch, in that order, or over all events. Skips indices without
+/// an event.
 pub fn chosen<'a>(batch: &'a Batch, only: Option<&'a [u32]>) -> impl Iterator<Item = &'a Event> {
     let (all, some) = match only {
         None => (&batch.events[..], &[][..]),

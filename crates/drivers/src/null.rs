@@ -29,20 +29,20 @@ impl Driver for Null {
         Ok(form.get(TAKE_IN).is_some())
     }
 
-    /// Operations have no corpus.
+    /// Returns `None`: operations have no corpus.
     fn requests(&self, _operation: &bool) -> Option<u64> {
         None
     }
 
-    /// Ignores the hosts.
+    /// Succeeds, and ignores the hosts.
     fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
         Ok(())
     }
 
-    /// Clients have no state.
+    /// Does nothing: clients have no state.
     fn connection(&self, _client: u64) {}
 
-    /// Succeeds at once with one document.
+    /// Returns a success at once, with one document.
     fn execute(
         &self,
         _connection: &mut (),
@@ -60,7 +60,7 @@ impl Driver for Null {
         *operation
     }
 
-    /// Succeeds at once with all events.
+    /// Returns a success at once, with all events as documents.
     fn ingest(
         &self,
         _connection: &mut (),
@@ -78,7 +78,7 @@ impl Driver for Null {
         Ok(())
     }
 
-    /// Reports all events as visible.
+    /// Returns a success at once, with all events found.
     fn look_for(
         &self,
         _connection: &mut (),

@@ -23,7 +23,8 @@ pub type Group = (u16, Vec<usize>);
 
 /// A connection that sends several requests at once.
 pub trait Pipelined {
-    /// Sends `requests`, which are `count` requests, and waits for all their answers.
+    /// Sends `requests`, which are `count` requests, and waits for all their answers. Fails unless all answers arrive
+    /// within `limit`. Returns times and bytes, also after a failure.
     fn send(
         &mut self,
         requests: &[u8],
@@ -81,7 +82,9 @@ pub async fn open_each(
     opened
 }
 
-/// Sends each group on the connection of its node, all at once. Returns the outcome of each group, by its index.
+/// Sends each group on the connection of its node, all at once, and waits for the answers. Each result has the index of
+/// its group. `by_node` must have a connection for each node of a group. An outcome is a failure unless all answers of
+/// the group arrived.
 pub async fn send_each<C: Pipelined>(
     by_node: &mut [C],
     documents: &[Document],

@@ -45,7 +45,7 @@ impl Driver for Several {
     type Operation = Operation;
     type Connection = Connection;
 
-    /// Creates the drivers of all targets. Refuses fewer than two targets.
+    /// Creates the drivers of all targets. Refuses fewer than two targets, and a target that is itself `several`.
     fn new(target: &Target) -> Result<Self, PlanError> {
         if target.targets.len() < 2 {
             return Err(PlanError::new("\"several\" wants two targets or more: name the driver of the one there is"));
@@ -130,7 +130,7 @@ impl Driver for Several {
         }
     }
 
-    /// Returns the hosts that the targets ever had, by overall number.
+    /// Returns the hosts that the targets ever had, by overall number. Gives new hosts their numbers.
     fn hosts(&self) -> Vec<String> {
         let known: Vec<Vec<String>> = self.drivers.iter().map(AnyDriver::hosts).collect();
         for (target, hosts) in known.iter().enumerate() {
@@ -149,13 +149,14 @@ impl Driver for Several {
         self.drivers.iter().flat_map(AnyDriver::unreachable).collect()
     }
 
-    /// Returns the nodes of the target `store` that this worker's clients choose from.
+    /// Returns the nodes of the target `store` that this worker's clients choose from; `None` without this target, or
+    /// if its driver selects them.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.drivers[self.main()?].nodes(worker, workers)
     }
 
-    /// Switches a client to a node of the target `store` from its next request on. `keep`: connections to other nodes
-    /// stay open.
+    /// Switches a client to a node of the target `store` from its next request on; does nothing without this target.
+    /// `keep`: connections to other nodes stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         if let Some(main) = self.main() {
             self.drivers[main].turn_to(&mut connection.connections[main], node, keep);
@@ -171,7 +172,7 @@ impl Driver for Several {
         }
     }
 
-    /// Returns the captured values of the client's current user.
+    /// Returns the captured values of the client's current user; never `None`.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
     }
@@ -219,7 +220,7 @@ impl Driver for Several {
         self.renumbered(connection, *target, taken)
     }
 
-    /// Returns the request as text without sending it.
+    /// Returns the request as text without sending it; `None` if it exists only during sending.
     fn render(
         &self,
         connection: &mut Connection,
@@ -231,7 +232,8 @@ impl Driver for Several {
         self.drivers[*target].render(&mut connection.connections[*target], operation, context, draw)
     }
 
-    /// Returns the request for a batch of events as text without sending it.
+    /// Returns the request for a batch of events as text without sending it; `None` if the operation does not ingest
+    /// events.
     fn render_events(
         &self,
         connection: &mut Connection,
@@ -266,7 +268,8 @@ impl Several {
         self.names.iter().position(|name| name == MAIN)
     }
 
-    /// Swaps the captured values with those of the target's driver, before and after a request.
+    /// Swaps the client's captured values with those of the target's driver: before a request to lend them, after it to
+    /// take them back.
     fn lend(&self, connection: &mut Connection, target: usize) {
         let Connection { connections, memory, .. } = connection;
         if let Some(kept) = self.drivers[target].memory(&mut connections[target]) {
@@ -274,7 +277,7 @@ impl Several {
         }
     }
 
-    /// Returns the reply with its node number replaced by the host's number among all targets.
+    /// Returns `reply` of a target with its node number replaced by the host's number among all targets.
     fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
         let numbers = &mut connection.numbers[target];
         let at = usize::from(reply.node);

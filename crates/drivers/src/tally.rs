@@ -36,7 +36,7 @@ impl Tally {
         self.first.get_or_insert(failure);
     }
 
-    /// The first failure.
+    /// The first failure; `None` if all documents so far succeeded.
     pub fn first(&self) -> Option<&Failure> {
         self.first.as_ref()
     }
@@ -62,7 +62,7 @@ impl Tally {
     }
 
     /// Adds the outcome of `reply`, the reply to a part of the request. `places` are the positions of the part's
-    /// documents in the request.
+    /// documents in the request. Without known positions, a failure counts for all of them.
     pub fn include(&mut self, reply: &Reply, places: &[u32]) {
         self.succeed(reply.documents);
         let Err(failure) = &reply.outcome else { return };

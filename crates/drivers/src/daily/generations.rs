@@ -48,13 +48,15 @@ impl Style {
 pub struct Register<T>(Mutex<BTreeMap<String, Arc<T>>>);
 
 impl<T> Default for Register<T> {
+    /// Creates a register without collections.
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
 impl<T> Register<T> {
-    /// Returns the state of a collection. The first call creates it with `make`.
+    /// Returns the state of a collection, shared by all callers. The first call creates it with `make`. Panics if a
+    /// thread panicked in `make`.
     pub fn of(&self, collection: &str, make: impl FnOnce() -> T) -> Arc<T> {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
         all.entry(collection.to_owned()).or_insert_with(|| Arc::new(make())).clone()
@@ -74,6 +76,7 @@ pub struct Generations {
     pub dated: OnceCell<()>,
 }
 
+/// What changes during the load.
 #[derive(Debug, Default)]
 struct State {
     list: Arc<List>,
@@ -91,6 +94,7 @@ pub struct List {
 }
 
 impl Default for List {
+    /// Creates a list in which each day is one generation, and none was deleted.
     fn default() -> Self {
         Self { begins: Vec::new(), deleted: i64::MIN }
     }
@@ -102,7 +106,8 @@ impl List {
         self.deleted > i64::MIN
     }
 
-    /// Start (inclusive) and end (exclusive) of the generation that contains an instant, in milliseconds since 1970.
+    /// Returns the start (inclusive) and the end (exclusive) of the generation that contains `instant`. All are in
+    /// milliseconds since 1970 in UTC. A generation lies within one day.
     pub fn span(&self, instant: i64) -> (i64, i64) {
         let midnight = instant.div_euclid(DAY) * DAY;
         let after = self.begins.partition_point(|begin| *begin <= instant);
@@ -113,13 +118,13 @@ impl List {
 }
 
 impl Generations {
-    /// Creates the generations of a collection, with names in this style.
+    /// Creates the generations of a collection, with names in this style. Does not query the store.
     pub fn new(collection: &str, style: Style) -> Self {
         let state = Mutex::new(State::default());
         Self { collection: collection.to_owned(), style, state, listed: OnceCell::new(), dated: OnceCell::new() }
     }
 
-    /// Locks and returns the state.
+    /// Locks and returns the state. Panics if a thread panicked while it held the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
@@ -129,8 +134,9 @@ impl Generations {
         self.state().list.clone()
     }
 
-    /// Records the newest instants of the events at the indices `only`, or of all events, and returns the generations
-    /// to place them in. Generations created later start after the newest of these events.
+    /// Records the newest instant per day of the events at the indices `only`, or of all events, and returns the
+    /// generations to place them in. Generations created later start after the newest of these events. `form` defines
+    /// an event's instant; without days, nothing is recorded.
     pub fn place(&self, form: &Ingest, batch: &Batch, only: Option<&[u32]>) -> Arc<List> {
         let mut newest: BTreeMap<i64, i64> = BTreeMap::new();
         let (mut from, mut last) = (0, -1);
@@ -152,14 +158,16 @@ impl Generations {
         self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
     }
 
-    /// Adds the generations with these names of indices or aliases. Ignores other names.
+    /// Adds the generations with these names of indices or aliases. Ignores names that are not of this collection and
+    /// style.
     pub fn learn<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let begins = names.filter_map(|name| self.begin_of(name));
         self.state().change(|list| list.begins.extend(begins.filter(|begin| begin.rem_euclid(DAY) != 0)));
     }
 
-    /// Starts a generation after all documents of the instant's day, and returns its start. Returns `None` and changes
-    /// nothing if the day has no documents yet, no room, or a generation with this start.
+    /// Starts a generation after all documents of the day of `instant`, and returns its start, both in milliseconds
+    /// since 1970. Returns `None` and changes nothing if the day has no documents yet, no millisecond left, or a
+    /// generation with this start.
     pub fn begin(&self, instant: i64) -> Option<i64> {
         let day = instant.div_euclid(DAY) * DAY;
         let mut state = self.state();
@@ -171,13 +179,15 @@ impl Generations {
         Some(begin)
     }
 
-    /// Marks generations that end by `until` as deleted. Their later events are refused.
+    /// Marks generations that end by `until`, in milliseconds since 1970, as deleted: their later events are refused.
+    /// Does not delete in the store.
     pub fn delete(&self, until: i64) {
         self.state().change(|list| list.deleted = list.deleted.max(until));
     }
 
-    /// Returns the time of the events in milliseconds since 1970: the newest placed instant, but at most `clock`, so
-    /// that an event with a wrong date does not age all others. `None` before the first document.
+    /// Returns the time of the events in milliseconds since 1970: the newest placed instant, but at most `clock`, the
+    /// current time. So an event with a wrong date does not age all others. `None` if no document is on or before the
+    /// day of `clock`.
     pub fn now(&self, clock: i64) -> Option<i64> {
         let state = self.state();
         state.newest.range(..=clock).next_back().map(|(_, newest)| (*newest).min(clock))
@@ -200,7 +210,8 @@ impl Generations {
         Names::new(&self.collection, self.style, list)
     }
 
-    /// Returns the start of the generation with this index or alias name; `None` for other names.
+    /// Returns the start, in milliseconds since 1970, of the generation with this index or alias name; `None` for other
+    /// names.
     pub fn begin_of(&self, name: &str) -> Option<i64> {
         let (before, within) = self.style.separators();
         let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix(before)?.split_at_checked(10)?;
@@ -226,7 +237,8 @@ impl State {
         }
     }
 
-    /// Changes the list by `change`, then sorts its starts. Lists returned earlier stay unchanged.
+    /// Changes the list by `change`, then sorts its starts and removes duplicates. Lists returned earlier stay
+    /// unchanged.
     fn change(&mut self, change: impl FnOnce(&mut List)) {
         let list = Arc::make_mut(&mut self.list);
         change(list);
@@ -235,17 +247,18 @@ impl State {
     }
 }
 
-/// Returns the current time, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970, or 0 if the system's clock is before 1970.
 pub fn clock() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// Limits an instant to the years 0 to 9999.
+/// Limits an instant, in milliseconds since 1970, to the years 0 to 9999.
 fn named(instant: i64) -> i64 {
     instant.clamp(NAMED.0, NAMED.1)
 }
 
-/// Replaces `name` by the name of the generation that starts at `begin`. `days` caches the text of a day.
+/// Replaces `name` by the name of the generation that starts at `begin`, in milliseconds since 1970. `days` caches the
+/// text of a day.
 fn write_name(name: &mut Vec<u8>, (collection, style): (&str, Style), begin: i64, days: &mut Days) {
     let (before, within) = style.separators();
     name.clear();

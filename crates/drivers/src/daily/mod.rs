@@ -27,7 +27,9 @@ use crate::tally::Tally;
 pub const DELETE_DAYS: &str = "delete_days";
 /// Its recorded parts: listing the days, and each deletion.
 pub const PARTS: [&str; 2] = ["look", "delete"];
+/// Index of the listing among the parts.
 const LOOK: usize = 0;
+/// Index of a deletion among the parts.
 const DELETE: usize = 1;
 
 /// A client's requests about days, in the form of its store.
@@ -35,13 +37,14 @@ pub trait Days {
     /// The exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges;
 
-    /// Lists the starts of the days in the store, in milliseconds since 1970.
+    /// Lists the starts of the days in the store, in milliseconds since 1970. Fails if the store cannot be queried.
     fn begins(&mut self) -> impl Future<Output = Result<Vec<i64>, Failure>>;
 
-    /// Drops the collection of the day that starts at `begin`.
+    /// Drops the collection of the day that starts at `begin`, in milliseconds since 1970. Fails if the store does not
+    /// do so.
     fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Runs once after days were dropped; does nothing by default.
+    /// Runs once after days were dropped; does nothing by default. Its failure is that of the deletion.
     fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
         ready(Ok(()))
     }
@@ -84,7 +87,7 @@ impl Bucket<'_> {
 }
 
 impl Buckets {
-    /// Creates the days of a collection, with names in this style.
+    /// Creates the days of a collection, with names in this style. Does not query the store.
     pub fn new(collection: &str, style: Style) -> Self {
         let generations = Generations::new(collection, style);
         Self { generations, made: Mutex::default(), making: tokio::sync::Mutex::default(), flow: RwLock::default() }
@@ -95,8 +98,9 @@ impl Buckets {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Groups the events of a batch, or those at the positions `only`, by day. Events of deleted days count in `tally`
-    /// as refused. No day is deleted while the result exists.
+    /// Groups the events of a batch, or those at the indices `only`, by day, with their positions among the sent
+    /// events. Events of deleted days count in `tally` as refused. Waits while all days are deleted; no day is deleted
+    /// while the result exists.
     pub async fn deal<'a>(
         &'a self,
         form: &Ingest,
@@ -121,8 +125,8 @@ impl Buckets {
         Dealt { days, _flowing: flowing }
     }
 
-    /// Creates the day that starts at `begin` with `make`, unless this process has created it already. Waits while
-    /// another day is created.
+    /// Creates the day that starts at `begin`, in milliseconds since 1970, with `make`, unless this process has created
+    /// it already. Waits while another day is created. After a failure, which it returns, the next call tries again.
     pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.made().contains(&begin) {
             return Ok(());
@@ -135,14 +139,14 @@ impl Buckets {
         Ok(())
     }
 
-    /// Deletes all days, or those that ended more than `keep` milliseconds ago. Continues after a failure; the outcome
-    /// is the first failure. The reply's parts are the listing and each deletion.
+    /// Deletes all days, or those that ended at least `keep` milliseconds of event time ago. Continues after a failure;
+    /// the outcome is the first failure. The reply's parts are the listing and each deletion.
     pub async fn delete(&self, mut days: impl Days, keep: Option<i64>) -> Reply {
         let outcome = self.delete_by(&mut days, keep).await;
         Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
     }
 
-    /// Does the work of `delete`, and adds its exchanges and parts to `days`.
+    /// Does the work of `delete`, and adds its exchanges and parts to `days`. Returns the first failure.
     async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
         let begun = days.exchanges().begin();
         let begins = days.begins().await;
@@ -162,9 +166,9 @@ impl Buckets {
         if ending.is_empty() { outcome } else { outcome.and(days.dropped().await) }
     }
 
-    /// Returns the days to delete among `begins`: all, or those that ended more than `keep` milliseconds ago by event
-    /// time. No later event recreates them. No event is in flight while the guard is held. Without days to delete,
-    /// events do not wait.
+    /// Returns the days to delete among the starts `begins`: all, or those that ended at least `keep` milliseconds of
+    /// event time ago. Waits until no event is in flight; none is while the guard is held. Later events of the returned
+    /// days are refused, or recreate their day if all are deleted. Without days to delete, events do not wait.
     ///
     /// The start of the newest day is a lower bound of the event time, because an earlier process may have placed newer
     /// documents.
@@ -189,7 +193,7 @@ fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
 }
 
 /// Reads `{"collection": NAME, "keep": SECONDS}`. Returns the collection, and how long to keep days, in milliseconds.
-/// Without `keep`, returns `None`: all days are deleted.
+/// Without `keep`, returns `None`: all days are deleted. Refuses unknown keys and wrong types.
 pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
     let form = Form::new(argument, &["collection", "keep"])?;
     Ok((form.text("collection")?.to_owned(), form.milliseconds("keep")?))
