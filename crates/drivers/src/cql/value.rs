@@ -219,7 +219,9 @@ fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
 /// Converts hexadecimal digits to bytes; `None` if they are not pairs of digits.
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if digits.len().is_multiple_of(2) { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
+    // `from_str_radix` also reads a sign.
+    let valid = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if valid { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
 /// The error that a value does not fit a column; shows at most 40 characters of the value.
@@ -313,6 +315,7 @@ mod tests {
         assert!(error("1", NativeType::Text).ends_with("type text"));
         assert!(error(r#""today""#, NativeType::Timestamp).ends_with("type timestamp"));
         assert!(error(r#""0011""#, NativeType::Uuid).ends_with("type uuid"));
+        assert!(error(r#""0x+f""#, NativeType::Blob).ends_with("type blob"));
         let typ = CollectionType::Set(Box::new(native(NativeType::Int)));
         let set = ColumnType::Collection { frozen: false, typ };
         assert_eq!(bytes("7", &set).unwrap_err(), "the whole number 7 does not go into a column of type set<int>");
