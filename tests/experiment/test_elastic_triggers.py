@@ -198,3 +198,11 @@ def test_missed_seconds_alone_do_not_break_an_objective():
     seen.progress(progress(1, 100, p99=0.02))
     seen.progress(progress(6, 100, p99=0.2))
     assert SloBroken(Objective(p99=0.1), 3.0).fires(moment(seen)) is None
+
+
+def test_cpu_of_a_policy_covers_the_whole_interval():
+    seen = LiveMetrics()
+    for share in [0.2] * 600 + [0.8] * 600:
+        seen.look({"node:node-0": share})
+    assert seen.cpu(1200) == pytest.approx(0.5)
+    assert seen.busiest(600) == pytest.approx(0.8)

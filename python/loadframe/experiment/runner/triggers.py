@@ -90,9 +90,9 @@ class LiveMetrics:
         return progress.throughput, missed
 
     def look(self, cpu: Mapping[str, float]) -> None:
-        """Add the CPU share of each node, of its limit; called once a second. Only the last 600 calls count."""
+        """Add the CPU share of each node, as a share of its limit; called once a second."""
         with self._lock:
-            self._cpu = [*self._cpu[-599:], dict(cpu)]
+            self._cpu.append(dict(cpu))
 
     def seconds(self) -> list[SecondMetrics]:
         """Return the metrics of all seconds so far."""
@@ -109,7 +109,7 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over all nodes and the last `seconds` s, or None without samples."""
+        """Return the mean CPU share over all nodes and the last `seconds` calls of `look`; None without any."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None
