@@ -36,8 +36,8 @@ impl Balance {
         nodes.map(|nodes| Self { nodes, last: Vec::new(), served, first: worker as usize, clients })
     }
 
-    /// Returns the node with the fewest requests of operation `choice`, relative to its weight. `None` if the driver
-    /// selects the node.
+    /// Returns the node with the fewest requests of operation `choice`, relative to its weight, after updating the
+    /// list of nodes. Counts no request. `None` if the driver selects the node.
     fn least(&mut self, choice: usize) -> Option<u16> {
         self.refresh();
         let (count, served) = (self.last.len(), &self.served[choice]);
@@ -71,12 +71,13 @@ impl Balance {
         self.last.iter().find(|(number, _)| *number == node).map_or(1, |(_, weight)| (*weight).max(1))
     }
 
-    /// Returns whether clients keep connections to several nodes, because there are fewer clients than nodes.
+    /// Returns whether clients keep connections to several nodes open, because there are fewer clients than nodes.
     fn keeps(&self) -> bool {
         self.clients < self.last.len() as u64
     }
 
-    /// Updates the list of nodes from the driver. A new node starts with the request count of the least-loaded node.
+    /// Updates the list of nodes from the driver. A new node starts with the request count, relative to its weight, of
+    /// the least-loaded node.
     fn refresh(&mut self) {
         let nodes = self.nodes.available();
         if nodes == self.last {
@@ -132,8 +133,8 @@ impl Stream {
         }
     }
 
-    /// Returns the request number of operation `choice` on this worker, offset by worker and operation, and advances
-    /// it. Drivers send successive numbers to successive nodes.
+    /// Returns how many requests of operation `choice` this worker has numbered before, plus the worker's number and
+    /// `choice` as an offset. Each call adds 1. Drivers send successive numbers to successive nodes.
     pub(super) fn turn(&self, choice: usize) -> u64 {
         let turn = &self.turns[choice];
         turn.set(turn.get() + 1);
@@ -142,8 +143,8 @@ impl Stream {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Switches a client to `node` from its next request on, unless the driver selects the nodes. `all`: keep its
-    /// connections to other nodes.
+    /// Switches a client to `node` from its next request on. Does nothing for `None`, or if the driver selects the
+    /// nodes. `all`: keep its connections to other nodes.
     pub(super) fn turn_to(&self, stream: &Stream, connection: &mut D::Connection, node: Option<u16>, all: bool) {
         if let (Some(balance), Some(node)) = (&stream.balance, node) {
             self.phase.driver.turn_to(connection, node, all || balance.borrow().keeps());

@@ -15,7 +15,8 @@ use crate::workload::permuted_mix::permuted;
 impl<D: Driver> Worker<D> {
     /// Sends requests as closed-loop client number `client`, until the stream is over or its requests are used up.
     /// `stretches`: periods in which the client is active, seconds after the phase's start. `pacing`: minimum time
-    /// between the starts of iterations; 0 for none.
+    /// between the starts of iterations; 0 for none. An inactive client ends when the caller freezes the set of active
+    /// clients.
     pub(super) async fn closed(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -79,7 +80,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Takes this worker's next iteration of a closed stream; `None` after the stream's last.
+    /// Takes this worker's next iteration of a closed stream, with its counter numbers; `None` after the stream's
+    /// last.
     fn next(&self, stream: &Stream) -> Option<Iteration> {
         let issued = stream.issued.get();
         stream.issued.set(issued + 1);

@@ -54,8 +54,8 @@ impl Counter {
         if lowest == ENDED { total } else { lowest }
     }
 
-    /// Returns the lowest floor of this process's workers, `u64::MAX` if all have ended, and the highest count of its
-    /// ended workers.
+    /// Returns the lowest floor of this process's workers (`u64::MAX` if all have ended), and the highest count of its
+    /// ended workers (0 without any).
     #[inline]
     pub fn state(&self) -> (u64, u64) {
         let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
@@ -122,7 +122,7 @@ impl Count {
     }
 
     /// Takes the counter numbers of iteration `n` of this worker, as not finished yet, and publishes the floors.
-    /// Iterations must be in ascending order.
+    /// Returns the group of the iteration and its first number. Iterations must be in ascending order.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {

@@ -58,8 +58,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Waits for the end of a pause of open streams, which is the end of the warm-up. `after`: start of the pause,
-    /// after the phase's start. Returns how much later than planned the streams resume.
+    /// Waits for the end of a pause of open streams, which is the end of the warm-up; also returns when the stream is
+    /// over. `after`: planned start of the pause, after the phase's start. Returns the length of the pause, by which
+    /// later requests are delayed.
     pub(super) async fn pause(&self, stream: &Stream, after: Duration) -> Duration {
         loop {
             let resumes = self.measured_from();
@@ -76,8 +77,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Returns when the next iteration starts after an iteration from `begun` to `done`: `pacing` after its start, or
-    /// at once after a longer iteration. Counts iterations and overruns in the measured window.
+    /// Returns when the next iteration starts after an iteration from `begun` to `done`: `pacing` after `begun`, or at
+    /// `done` if that is later. Counts iterations and overruns in the measured window, unless `pacing` is 0.
     pub(super) fn paced(&self, stream: &Stream, begun: Instant, done: Instant, pacing: Duration) -> Instant {
         if pacing.is_zero() {
             return done;

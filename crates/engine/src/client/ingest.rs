@@ -50,7 +50,8 @@ impl<D: Driver> Worker<D> {
         self.set_ran_out(stream.index, source.queue.ran_out());
     }
 
-    /// Waits for the next batch; returns `None` when the source has ended. Closes the queue at the end of the stream.
+    /// Waits for the next batch; returns `None` when the source has ended. Closes the queue at the end of the stream;
+    /// batches queued before are still returned.
     async fn next_batch(&self, stream: &Stream, source: &Source) -> Option<InFlightBatch> {
         loop {
             // Register for wake-ups only while waiting: a busy client would lose the wake-up.

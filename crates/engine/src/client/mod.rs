@@ -54,7 +54,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum back-off. It doubles with each such request in a row.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Returns the back-off of a client after `unsent` consecutive requests that were not sent.
+/// Returns the back-off of a client after `unsent` consecutive requests that were not sent: 0 after none, 10 ms after
+/// one, doubled with each further one up to 500 ms.
 fn back_off(unsent: u32) -> Duration {
     match unsent {
         0 => Duration::ZERO,
@@ -331,7 +332,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Records whether this worker has sent all of its requests of stream number `stream`.
+    /// Sets whether this worker has sent all of its requests of stream number `stream`.
     fn set_ran_out(&self, stream: usize, ran_out: bool) {
         self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }

@@ -62,8 +62,8 @@ pub struct Phase<D: Driver> {
 }
 
 impl<D: Driver> Phase<D> {
-    /// Ends the phase because part of the generator failed, which would change the load. Keeps the first
-    /// message.
+    /// Ends the phase at once because part of the generator failed, which would change the load. Keeps the first
+    /// message as the phase's failure.
     pub fn fail(&self, message: String) {
         let _ = self.failure.set(message);
         self.stop.store(true, Ordering::Relaxed);
@@ -110,8 +110,9 @@ impl<D: Driver> Phase<D> {
         self.plan.adjustable || !self.plan.ends_with.is_empty()
     }
 
-    /// Sets the end of the warm-up (`measured_from`) and of the window (`until`), in whole seconds after the phase's
-    /// start. `start`: that start. Fails if the plan does not allow it, or if the time has passed.
+    /// Sets the end of the warm-up (`measured_from`, at most the planned one) and of the window (`until`), in whole
+    /// seconds after the phase's start. `start`: that start. `None` and a time that is already set change nothing.
+    /// Fails if the plan does not allow it, or if the time has passed.
     pub fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         if !self.plan.adjustable {
             return Err("the plan does not allow another window: set \"adjustable\"".into());
@@ -131,7 +132,8 @@ impl<D: Driver> Phase<D> {
         Ok(())
     }
 
-    /// Ends the phase: requests in flight may finish, no others are sent.
+    /// Ends the phase now: requests in flight may finish, no others are sent. Does nothing if the end of the phase is
+    /// already set.
     pub fn end(&self) {
         let _ = self.ended.set(Instant::now());
     }
@@ -147,7 +149,7 @@ impl<D: Driver> Phase<D> {
         self.answers.iter().filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
     }
 
-    /// Returns the statistics of its sources, by name.
+    /// Returns the statistics of its sources, by name; empty without sources.
     pub fn stats(&self) -> BTreeMap<String, SourceStats> {
         self.sources.iter().flatten().map(|source| source.stats()).collect()
     }

@@ -73,7 +73,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Runs the request of step `step` of an iteration, with its retries, records it and settles its counter number.
-    /// If a captured value is missing, records a failure instead of sending.
+    /// If a captured value is missing, records a failure instead of sending. `step`: from 0; 0 for a mix.
     pub(super) async fn request(
         &self,
         stream: &Stream,
@@ -105,7 +105,8 @@ impl<D: Driver> Worker<D> {
         outcome
     }
 
-    /// Sends a request with its retries, or repeats it until a write is visible, and records it.
+    /// Sends a request with its retries, or repeats it until a write is visible, and records it. Returns its end time,
+    /// its error class (`None` for a success), and whether any of it was sent.
     pub(super) async fn ask(
         &self,
         stream: &Stream,
@@ -154,8 +155,9 @@ impl<D: Driver> Worker<D> {
         self.record(stream, choice, seat, start, reply)
     }
 
-    /// Determines, before sending, whether the request is the first of its kind, and the arrival time of the
-    /// newest visible event. Each is `None` unless it is recorded.
+    /// Determines, before sending, whether the request is the first with its values, and the arrival time of the
+    /// newest visible event. The first is `None` if first executions are not recorded or the set of requests is full;
+    /// the second if data age is not recorded or no event is visible.
     fn before(
         &self,
         connection: &mut D::Connection,
@@ -171,8 +173,8 @@ impl<D: Driver> Worker<D> {
         (is_first, newest)
     }
 
-    /// Stores the client's last answer for live display, if the operation's answers are displayed, the request
-    /// succeeded and the display is due.
+    /// Stores the client's last answer for live display. Does nothing if the operation's answers are not displayed,
+    /// the request failed, the display is not due, or the driver has no answer.
     fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
         let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
         if kept.is_due(reply.done)
@@ -331,8 +333,8 @@ pub fn unsent(name: &str) -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
-/// Returns the counter number of a step of a journey or group: the iteration's first, plus one for each earlier step
-/// with a counter.
+/// Returns the counter number of the request of step `step` of an iteration: the iteration's first number, plus one
+/// for each earlier step that uses a counter. For a mix, returns the first number.
 fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
     // A mix has one step.
     let before = stream_plan.choices.iter().take(if stream_plan.thinks.is_empty() { 0 } else { step });

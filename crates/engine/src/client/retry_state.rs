@@ -19,7 +19,8 @@ const MAX_TOKENS: f64 = 10.0;
 pub struct RetryBudget(Cell<f64>);
 
 impl RetryBudget {
-    /// Adds one request's share of retries, up to ten retries in stock. Does nothing if retries are unlimited.
+    /// Adds one request's share of retries (`back_off.budget`), up to ten retries in stock or a larger share. Does
+    /// nothing if retries are unlimited.
     pub fn earn(&self, back_off: &BackOff) {
         if let Some(budget) = back_off.budget {
             self.0.set((self.0.get() + budget).min(MAX_TOKENS.max(budget)));
@@ -69,8 +70,9 @@ impl RetryState {
         whole || (!reply.rejected.is_empty() && back_off.on.contains(&ErrorClass::Rejected))
     }
 
-    /// Returns the pause before the next attempt, after `retries` retries. `chance`, in [0, 1), scales the jitter.
-    /// A longer pause requested by the store counts, up to 60 s.
+    /// Returns the pause before the next attempt, after `retries` retries: `base * factor^retries`, at most `cap`,
+    /// plus up to the share `jitter` of it. `chance`, in [0, 1), scales the jitter. A longer pause requested by the
+    /// store counts, up to 60 s, unless the plan ignores it.
     pub fn pause(back_off: &BackOff, reply: &Reply, retries: u32, chance: f64) -> Duration {
         let grown = back_off.base.as_secs_f64() * math::powf(back_off.factor, f64::from(retries.min(100)));
         let pause = grown.min(back_off.cap.as_secs_f64()) * (1.0 + back_off.jitter * chance);

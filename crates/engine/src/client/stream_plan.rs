@@ -92,7 +92,9 @@ pub struct Group {
 }
 
 impl<D: Driver> StreamPlan<D> {
-    /// Creates the plan of a mix, of a journey with its think times, or of a group (`together`).
+    /// Creates the plan of a mix (`thinks` is empty), of a journey with the think time of each step, or of a group
+    /// (`together`; `thinks` is ignored). Computes the groups of a mix; the permuted mix, routes and journey are
+    /// empty.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>, together: bool) -> Self {
         let thinks = if together { vec![Think::default(); choices.len()] } else { thinks };
         let (groups, permuted_mix, routes) = (Vec::new(), Vec::new(), Vec::new());
@@ -106,8 +108,8 @@ impl<D: Driver> StreamPlan<D> {
         stream_plan
     }
 
-    /// Returns the group of the choices that use counter `uses`, or none, with the bounds of their ranges scaled to
-    /// end at 1.
+    /// Returns the choices that use counter `uses` (`None`: no counter) as a group. The bounds of their ranges are
+    /// scaled to end at 1.
     fn group(&self, uses: Option<usize>) -> Group {
         let mut before = 0.0;
         let (mut share, mut choices) = (0.0, Vec::new());

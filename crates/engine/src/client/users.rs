@@ -64,7 +64,8 @@ pub(super) struct UserConfig {
 
 impl<D: Driver> Worker<D> {
     /// Runs this worker's users until the stream ends or all have finished. `clients`: number of clients over all
-    /// ranks that send their requests; this worker's are spawned into `tasks`.
+    /// ranks that send their requests; this worker's are spawned into `tasks`. `thread`: this worker's number in its
+    /// process. Does nothing without a journey.
     pub(super) async fn users(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -95,8 +96,8 @@ impl<D: Driver> Worker<D> {
         pool.client_slots.borrow().iter().for_each(|client_slot| client_slot.wake());
     }
 
-    /// Hands due users to clients until all users have finished or the stream is over. `thread`: this worker's
-    /// number.
+    /// Hands due users to clients until all users have finished or the stream is over. `thread`: this worker's number
+    /// in its process.
     async fn dispatch(&self, stream: &Stream, pool: &UserPool, scene: &Scene<'_>, thread: usize) {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let mut turns = 0;
@@ -153,7 +154,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Continues the users that waited for the latest step of the simulated clock. All are due at the time of the
-    /// step.
+    /// step. Does nothing if this step was handled before.
     fn release(&self, stream: &Stream, pool: &UserPool, scene: &Scene, simulated_clock: &SimulatedClock) {
         let Some(step) = simulated_clock.latest().filter(|step| step.number > pool.released.get()) else { return };
         pool.released.set(step.number);
@@ -208,7 +209,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Hands the first due user to an idle client, if any: at the least-loaded node, otherwise at any node.
+    /// Hands the first due user to an idle client: at the least-loaded node, otherwise at any node. Does nothing if no
+    /// user is due or no client is idle.
     fn call(&self, stream: &Stream, pool: &UserPool, scene: &Scene) {
         let mut ready = pool.ready.borrow_mut();
         let Some(&(place, start)) = ready.front() else { return };
@@ -222,7 +224,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sends the current request of user number `place` of the pool, records it and moves the user to its next step.
-    /// Skips it if a captured value is missing and the plan says so, or if it checks a write that failed.
+    /// Skips it without a record if a captured value is missing and the plan says so, or if it checks a write that
+    /// failed. `start`: its due time, and when the generator noticed it.
     #[allow(clippy::too_many_arguments)]
     async fn serve_user(
         &self,
@@ -289,8 +292,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs user number `place` of the pool at `now` up to its next request or wait; its think time ends at `due`.
-    /// Returns whether the user's next request is due at once.
+    /// Advances user number `place` of the pool at `now` to its next request, wait or end, and puts it into the pool's
+    /// queue for that state. `due`: end of its think time. Returns whether its next request is due at once and queued
+    /// in `ready`.
     fn go_on(&self, stream: &Stream, pool: &UserPool, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {

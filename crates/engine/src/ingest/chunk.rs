@@ -57,8 +57,7 @@ pub struct InFlightBatch {
 
 impl InFlightBatch {
     /// Builds a batch from ranges of the events of chunks, and copies their lines. `kinds`: names of the kinds of
-    /// events.
-    /// `ready`: when the batch first could have been taken.
+    /// events. `ready`: when the batch first could have been taken; `None` if unknown.
     pub fn together(pieces: &[(Arc<Chunk>, Range<usize>)], kinds: Arc<[String]>, ready: Option<Instant>) -> Self {
         let events = || pieces.iter().flat_map(|(chunk, range)| &chunk.events[range.clone()]);
         let mut batch = Batch {

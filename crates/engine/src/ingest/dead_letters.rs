@@ -172,8 +172,9 @@ impl DeadLetters {
         }
     }
 
-    /// Appends the letters of a bundle to the file, if there is one, and removes them from the bundle. Returns the
-    /// error of the file.
+    /// Appends the letters of a bundle to the file, if there is one, and removes them from the bundle. Opens the file
+    /// at the first letter. Returns a message with the path if the file cannot be opened or written; these letters are
+    /// lost.
     pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
         let dead_letters = std::mem::take(&mut bundle.text);
         let Some((path, file)) = self.file.as_ref().filter(|_| !dead_letters.is_empty()) else { return Ok(()) };

@@ -9,7 +9,7 @@ use super::line_reader::{From, LineReader};
 use crate::plan::PlanError;
 use crate::workload::corpus::unpacked::stream;
 
-/// Refuses a file that cannot be opened.
+/// Refuses paths of which one is a folder or cannot be opened and decompressed.
 pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     for path in paths {
         open(path).map_err(PlanError::new)?;
@@ -27,8 +27,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     stream(BufReader::with_capacity(1 << 20, file), path).map_err(say)
 }
 
-/// Queues the lines of all files, until the queue closes. An unreadable file is skipped, and a damaged file is read
-/// up to the damage; both become warnings.
+/// Queues the lines of all files, until the queue closes; waits while the queue is full. An unreadable file is
+/// skipped, and a damaged file is read up to the damage; both become warnings. Always returns `Ok`.
 pub fn read(source: &Source) -> Result<(), String> {
     for path in &source.plan.files {
         let mut line_reader = LineReader::new(source, From::File(path.display().to_string(), 0));

@@ -96,7 +96,7 @@ fn usual(text: &[u8]) -> Option<i64> {
     }
     let (year, month, day) = (number(&whole[..4])?, number(&whole[5..7])?, number(&whole[8..10])?);
     let (hour, minute, second) = (number(&whole[11..13])?, number(&whole[14..16])?, number(&whole[17..])?);
-    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=length(year, month)).contains(&day);
+    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
     if !valid || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -110,7 +110,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 /// Returns the number of days in a month.
-fn length(year: i64, month: i64) -> i64 {
+fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
         2 => 28,

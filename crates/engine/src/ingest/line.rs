@@ -98,7 +98,7 @@ impl Reader {
     }
 
     /// Returns a line without its line end, and JSON without surrounding white space; empty for a line of white space
-    /// only. White space around a text is part of the text.
+    /// only. White space around a line of text is part of it.
     pub fn content<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         let trimmed = line.trim_ascii();
         if trimmed.is_empty() || !self.reads_text() {
@@ -108,8 +108,9 @@ impl Reader {
         line.strip_suffix(b"\r").unwrap_or(line)
     }
 
-    /// Parses the content of a line, or returns the reason of its dead letter; `None` if a step drops the event. A
-    /// transformed line is appended to `out`; the ranges of the fields then refer to it.
+    /// Parses the content of a line. Returns the fields of its event, `None` if a transformation step drops the event,
+    /// or the reason of its dead letter. A transformed line is appended to `out`, and the ranges of the fields count
+    /// from the start of this line; otherwise `out` is unchanged and they refer to `line`.
     pub fn parse(&self, line: &[u8], out: &mut Vec<u8>) -> Result<Option<EventFields>, Refusal> {
         match &self.transform {
             None => Ok(Some(self.read(line)?)),
@@ -147,6 +148,7 @@ impl Reader {
     }
 
     /// Returns the JSON values of the needed top-level members, in the order of `members`; `None` for missing ones.
+    /// Refuses a line that is not UTF-8 or not a JSON object.
     fn values<'a>(&self, line: &'a [u8]) -> Result<Vec<Option<&'a [u8]>>, Reason> {
         if std::str::from_utf8(line).is_err() {
             return Err(Reason::NoObject);
@@ -161,14 +163,16 @@ impl Reader {
         Ok(values)
     }
 
-    /// Returns the index of the line's kind. `values`: result of [`Reader::values`].
+    /// Returns the index of the line's kind; refuses a missing, empty or undefined kind. `values`: result of
+    /// [`Reader::values`].
     fn kind(&self, line: &[u8], values: &[Option<&[u8]>]) -> Result<usize, Reason> {
         let json = self.kind.find(line, values);
         let kind = json.and_then(unescaped).filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
         self.names.iter().position(|name| *name.as_bytes() == *kind).ok_or(Reason::UnknownKind)
     }
 
-    /// Returns the id and times of a line of kind number `kind`. `values`: result of [`Reader::values`].
+    /// Returns the id and times of a line of kind number `kind`; refuses a missing or unreadable id or time. `values`:
+    /// result of [`Reader::values`].
     fn fields(&self, line: &[u8], values: &[Option<&[u8]>], kind: usize) -> Result<EventFields, Reason> {
         let find = |place: &Place| place.find(line, values);
         let (id, time) = &self.kinds[kind];
@@ -191,7 +195,8 @@ impl Reader {
 }
 
 impl Place {
-    /// Returns the JSON value of the field; `None` if it is missing. `values`: result of [`Reader::values`].
+    /// Returns the JSON value of the field; `None` if it is missing. `line`: the whole line. `values`: result of
+    /// [`Reader::values`].
     fn find<'a>(&self, line: &'a [u8], values: &[Option<&'a [u8]>]) -> Option<&'a [u8]> {
         match self.member {
             None => Some(line),

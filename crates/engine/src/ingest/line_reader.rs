@@ -70,7 +70,7 @@ impl From {
     }
 }
 
-/// Returns the wall clock, milliseconds since 1970.
+/// Returns the wall clock, milliseconds since 1970; 0 if it is set before 1970.
 pub fn wall() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
@@ -96,10 +96,11 @@ impl<'a> LineReader<'a> {
         count
     }
 
-    /// Queues the events of the complete lines, after `count` bytes were appended to the buffer.
+    /// Queues the events of the complete lines, after `count` bytes were appended to the buffer, and keeps the
+    /// incomplete last line. Invalid and overlong lines become dead letters.
     pub fn arrived(&mut self, count: usize) {
         let mut reading = ReadChunk::new();
-        self.source.came(count);
+        self.source.add_bytes(count);
         let mut start = 0;
         let fresh = self.buffer.len() - count;
         for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
@@ -132,8 +133,8 @@ impl<'a> LineReader<'a> {
         if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
     }
 
-    /// Queues the last line, which may lack its line end. `whole`: the input is complete; otherwise the last line is
-    /// cut off unless it is a complete object.
+    /// Queues the last line, which may lack its line end. `whole`: the input is complete; otherwise the line is a dead
+    /// letter unless it is a complete object.
     pub fn end(&mut self, whole: bool) {
         let mut reading = ReadChunk::new();
         self.from.next();
@@ -247,7 +248,7 @@ impl ReadChunk {
         }
     }
 
-    /// Adds a line as a dead letter. `refusal`: the reason. `from`: the line's origin.
+    /// Counts a line, and adds it as a dead letter. `refusal`: the reason. `from`: the line's origin.
     fn refuse(&mut self, source: &Source, refusal: impl Into<Refusal>, line: &[u8], from: &From) {
         let refusal = refusal.into();
         self.lines += 1;

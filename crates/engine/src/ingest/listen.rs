@@ -67,7 +67,7 @@ impl fmt::Debug for Port {
     }
 }
 
-/// Refuses a TLS certificate or key that cannot be used.
+/// Refuses a TLS certificate or key that cannot be used, and one of them without the other.
 pub fn check(listen: &Listen) -> Result<(), PlanError> {
     tls(listen).map(drop)
 }
@@ -94,7 +94,8 @@ fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
 }
 
 impl Port {
-    /// Opens the port for `threads` reader threads; accepts nothing yet. Refuses an address that cannot be used.
+    /// Opens the port for `threads` reader threads; accepts nothing yet. Refuses an address that cannot be used, and
+    /// unusable TLS files.
     pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
         let tls = tls(listen)?;
         let cannot = |error: std::io::Error| {
@@ -117,7 +118,8 @@ impl Port {
         })
     }
 
-    /// Waits until the first bytes arrive on a connection, without reading them. Fails after `patience`.
+    /// Accepts connections and blocks until the first bytes arrive on one of them, without reading the bytes.
+    /// Connections that send nothing are closed with their sender. Fails after `patience`.
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {
@@ -153,8 +155,8 @@ impl Port {
         count
     }
 
-    /// Returns the part of reader thread `number`. The first call also gets the task of accepting. Call once per
-    /// thread.
+    /// Returns the part of reader thread `number`, from 0. The first call also gets the task of accepting. Panics at a
+    /// second call with the same number.
     pub fn part(&mut self, number: usize) -> PortReader {
         let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
         let connections = self.receivers[number].take().expect("each thread takes its part once");
@@ -162,8 +164,8 @@ impl Port {
     }
 }
 
-/// Queues the lines of a thread's connections until the queue closes, or until no line arrives for the plan's idle
-/// time. Then sends the remaining acknowledgements.
+/// Queues the lines of a thread's connections, and blocks until the queue closes or no line arrives for the plan's
+/// idle time. Then sends the remaining acknowledgements, until the phase is over. Fails if the runtime cannot start.
 pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
@@ -320,8 +322,8 @@ async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: Strin
     }
 }
 
-/// Sends a line with the number of acknowledged lines whenever it grows. When all are acknowledged, closes the
-/// connection for writing.
+/// Sends the line `{"acknowledged": N}` with the number of acknowledged lines whenever it grows. Returns when all are
+/// acknowledged, after closing the connection for writing, or when the sender cannot be reached.
 async fn acknowledge(acks: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
     let waker = acks.borrow().waker.clone();
     let mut stats = 0;

@@ -267,7 +267,8 @@ impl Source {
         Ok(())
     }
 
-    /// Finishes the queue, which stops the readers, and joins their threads.
+    /// Finishes the queue, which stops the readers, and blocks until their threads have ended. Events left in the
+    /// queue are not sent.
     pub fn end(&self) {
         self.queue.finish();
         let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics while it holds the lock"));
@@ -277,7 +278,7 @@ impl Source {
         }
     }
 
-    /// Records a warning once; at most 20 different ones.
+    /// Records a warning for the source's statistics, once; keeps at most 20 different ones.
     fn say(&self, words: String) {
         let mut trouble = self.trouble.lock().expect("no thread panics while it holds the lock");
         if !trouble.contains(&words) && trouble.len() < 20 {
@@ -306,13 +307,14 @@ impl Source {
         Ok(fields)
     }
 
-    /// Adds a number of bytes to the bytes received.
-    fn came(&self, bytes: usize) {
+    /// Adds to the number of bytes received.
+    fn add_bytes(&self, bytes: usize) {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts the lines of a read, `dropped` of them by its transformation, writes its dead letters and queues its
-    /// events. Discards the events if the queue is closed. Returns whether the dead letters were stored.
+    /// events. If the queue is closed and the read has events, discards and counts nothing. Returns whether the dead
+    /// letters were stored.
     fn take_up(&self, lines: u64, dropped: u64, chunk: Chunk, dead_letters: &mut Bundle) -> bool {
         let mut counted = false;
         let events = chunk.events.len() as u64;

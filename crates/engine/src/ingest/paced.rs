@@ -37,7 +37,8 @@ pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<
     named(&made.generator, &order)
 }
 
-/// Queues each event of a generator or a replay when it is due after `start`, then stores the source's progress.
+/// Queues each event of a generator or a replay when it is due after `start`, blocking meanwhile, then stores the
+/// source's progress. Fails if the generator cannot be created.
 pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
     all(source, &mut pace)?;
@@ -166,8 +167,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns when an event of time `time`, milliseconds since 1970, is due after the start. Times that run backwards
-    /// count as unchanged.
+    /// Returns when an event of time `time`, milliseconds since 1970, is due after the start: its distance from the
+    /// first event, divided by the replay speed. Times that run backwards count as unchanged.
     fn due(&mut self, time: i64) -> Duration {
         let since = time.saturating_sub(*self.first.get_or_insert(time));
         let seconds = (since as f64 / 1e3 / self.speed).clamp(0.0, NEVER);
@@ -254,7 +255,7 @@ impl<'a> Pace<'a> {
         true
     }
 
-    /// Collects an event with its line, due at `due` after the start.
+    /// Collects an event with its line, due at `due` after the start, for the next [`Pace::hand_over`].
     fn event(&mut self, line: &[u8], fields: EventFields, due: Duration) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
@@ -269,22 +270,24 @@ impl<'a> Pace<'a> {
         });
     }
 
-    /// Counts a line that the transformation drops; returns false if the queue has closed.
+    /// Counts a line that the transformation drops; may queue the lines collected so far. Returns false if the queue
+    /// has closed.
     fn drop_event(&mut self) -> bool {
         self.lines += 1;
         self.dropped += 1;
         self.pass_on()
     }
 
-    /// Collects a line as a dead letter; returns false if the queue has closed. `from`: the line's origin.
+    /// Collects a line as a dead letter; may queue the lines collected so far. Returns false if the queue has closed.
+    /// `from`: the line's origin.
     fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) -> bool {
         self.lines += 1;
         self.source.dead_letters.add(&mut self.dead_letters, reason, &words, line, from);
         self.pass_on()
     }
 
-    /// Hands over many collected lines, because lines without events do not wait; returns false if the queue has
-    /// closed.
+    /// Hands over the collected lines if they are many, because lines without events do not wait for a due time. Then
+    /// blocks while the queue is full; returns false if it has closed.
     fn pass_on(&mut self) -> bool {
         if self.lines >= MANY || self.dead_letters.size() >= READING {
             self.hand_over();
@@ -293,14 +296,14 @@ impl<'a> Pace<'a> {
         !self.unwanted
     }
 
-    /// Queues the collected events, and writes the collected dead letters.
+    /// Queues the collected events, and writes the collected dead letters; does nothing without lines.
     fn hand_over(&mut self) {
         if self.lines == 0 {
             return;
         }
         let bytes = std::mem::take(&mut self.bytes);
         let events = std::mem::take(&mut self.events);
-        self.source.came(bytes.len());
+        self.source.add_bytes(bytes.len());
         let chunk = Chunk { bytes, events, ticket: None };
         let (lines, dropped) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped));
         self.source.take_up(lines, dropped, chunk, &mut self.dead_letters);

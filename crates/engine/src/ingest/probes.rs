@@ -100,7 +100,8 @@ impl Probes {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Opens probes for the sampled events of a batch that the store has acknowledged.
+    /// Opens probes for the sampled events of a batch that the store has acknowledged, and wakes the polling client.
+    /// `dispositions`: index and result of each event that the request carried.
     pub fn acknowledged(&self, in_flight: &InFlightBatch, dispositions: &[(u32, Disposition)]) {
         let of = |&(place, before): &(u32, u64)| {
             dispositions.contains(&(place, Disposition::Taken)).then(|| {
@@ -192,7 +193,7 @@ impl Probes {
         over
     }
 
-    /// Returns the arrival time of the newest event found by a query.
+    /// Returns the arrival time of the newest event found by a query; `None` before the first.
     pub fn newest(&self) -> Option<Instant> {
         self.state().newest
     }

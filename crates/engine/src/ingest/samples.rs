@@ -22,8 +22,8 @@ pub enum Preview {
     DeadLetter(String),
 }
 
-/// Returns the result of each line, from the first of a file, as a source with these fields reads it. `longest`: maximum
-/// length of a line, bytes.
+/// Returns the result of each line as a source with these fields reads it; `lines` begin with the first line of a
+/// file. `longest`: maximum length of a line, bytes. Refuses invalid pointers and steps.
 pub fn preview(events: &Events, longest: usize, lines: &[Vec<u8>]) -> Result<Vec<Preview>, PlanError> {
     let reader = Reader::new(events, None)?.with(Transform::new(events, longest)?);
     let result = |(number, line): (usize, &Vec<u8>)| {
@@ -68,7 +68,8 @@ pub fn samples(events: &Events) -> Batch {
     batch
 }
 
-/// Returns a line of kind `name` with its fields; `None` if the kind's fields exclude each other.
+/// Returns a line of kind `name` with sample values in its fields, and the fields; `None` if the kind's fields exclude
+/// each other.
 fn sample(events: &Events, reader: &Reader, name: &str) -> Option<(Vec<u8>, EventFields)> {
     let kind = &events.kinds[name];
     let add = |(field, value): (&String, &str)| TransformStep::Add { field: field.clone(), value: Value::from(value) };

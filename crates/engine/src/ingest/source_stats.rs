@@ -68,7 +68,7 @@ pub struct Offered {
 }
 
 impl Offered {
-    /// Returns the one that fell further behind, relative to its duration.
+    /// Returns the progress that fell further behind, relative to its duration.
     fn worse(self, other: Self) -> Self {
         let behind = |one: Self| (one.until - one.made) / one.until.max(f64::MIN_POSITIVE);
         if (behind(other), other.until) > (behind(self), self.until) { other } else { self }
@@ -110,7 +110,7 @@ impl SourceStats {
         self.trouble.extend(other.trouble);
     }
 
-    /// Returns the number of dead letters.
+    /// Returns the number of dead letters of all reasons.
     pub fn dead(&self) -> u64 {
         self.dead_letters.values().sum()
     }

@@ -95,8 +95,8 @@ impl Spill {
         self.held
     }
 
-    /// Appends a chunk; returns its size on disk in bytes, or `None` if the spill is full. Fails if the disk has
-    /// less than 64 MiB to spare.
+    /// Appends a chunk; returns its size on disk in bytes, or `None` if the spill is full. Fails if the disk has less
+    /// than 64 MiB to spare besides, or cannot be written.
     pub fn write(&mut self, chunk: &Chunk) -> io::Result<Option<u64>> {
         let mut lines = Vec::with_capacity(chunk.bytes.len());
         let events = chunk.events.iter().map(|event| {
@@ -153,8 +153,8 @@ impl Spill {
         Ok(SpillFile { file, written: 0, read: 0, events: 0, tickets: Vec::new(), places: HashMap::new() })
     }
 
-    /// Reads and removes the oldest chunk; returns `None` if the spill is empty. The error has the number of lost
-    /// events.
+    /// Reads and removes the oldest chunk; returns `None` if the spill is empty. If a file cannot be read, drops the
+    /// rest of it and returns the number of its events with the error.
     pub fn read(&mut self) -> Result<Option<Chunk>, UnreadableEvents> {
         let Some(part) = self.files.iter_mut().find(|part| part.read < part.written) else { return Ok(None) };
         let read = part.next(self.origin).map_err(|error| {
@@ -180,7 +180,7 @@ impl Spill {
     }
 }
 
-/// Converts an error of the encoding into an I/O error.
+/// Converts an encoding error into an I/O error with the same message.
 fn odd(error: postcard::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -194,7 +194,8 @@ impl SpillFile {
         })
     }
 
-    /// Reads the next chunk of the file and advances. `origin`: origin of the stored times.
+    /// Reads the next chunk of the file and advances, which must not be at the end. `origin`: origin of the stored
+    /// times.
     fn next(&mut self, origin: Instant) -> io::Result<Chunk> {
         let mut lengths = [0; LENGTHS];
         self.file.read_exact_at(&mut lengths, self.read)?;

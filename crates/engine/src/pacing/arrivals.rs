@@ -80,7 +80,7 @@ impl Poisson {
         Self { row, leaf: (u64::MAX, Vec::new()) }
     }
 
-    /// Returns the time of arrival `k`, in mean gaps. Numbers must not decrease from call to call.
+    /// Returns the time of arrival `k`, counted from 0, in mean gaps. Numbers must not decrease from call to call.
     pub fn at(&mut self, k: u64) -> f64 {
         if k >> LEAF != self.leaf.0 >> LEAF {
             let piece = self.row.leaf(k);

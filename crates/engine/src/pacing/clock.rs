@@ -38,8 +38,8 @@ impl ClockReading {
             .fold(once(), |best, next| if next.uncertainty < best.uncertainty { next } else { best })
     }
 
-    /// Returns the drift of the wall clock against the monotonic clock since an earlier reading, s. It drifts
-    /// when it is set or its rate is adjusted.
+    /// Returns by how much more the wall clock has advanced than the monotonic clock since an earlier reading, s;
+    /// negative for less. The clocks diverge when the wall clock is set or its rate is adjusted.
     pub fn drift(&self, earlier: &Self) -> f64 {
         let wall = match self.wall.duration_since(earlier.wall) {
             Ok(forward) => forward.as_secs_f64(),

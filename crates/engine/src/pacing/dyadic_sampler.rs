@@ -52,7 +52,7 @@ impl<L: Law> DyadicSampler<L> {
         Self { law, block: 0, pieces: Vec::new() }
     }
 
-    /// Returns the distribution of the sequence.
+    /// Returns the distribution of the sequence, in its state at the current block.
     pub fn law(&self) -> &L {
         &self.law
     }

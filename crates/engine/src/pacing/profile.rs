@@ -73,7 +73,7 @@ impl Profile {
             .fold(0.0, f64::max)
     }
 
-    /// Returns the level at a time, s.
+    /// Returns the level at a time, s after the phase's start.
     pub fn level_at(&self, time: f64) -> f64 {
         let time = if self.repeats { time % self.last.start } else { time };
         let piece = self.all().find(|piece| time < piece.start + piece.length).unwrap_or(&self.last);
@@ -95,7 +95,8 @@ impl Profile {
         }
     }
 
-    /// Returns the time at which the integral reaches `x` within one pass of the stages, s; `None` if never.
+    /// Returns the time at which the integral reaches `x` in the first pass of the stages or after it, s; `None` if
+    /// never.
     fn within(&self, x: f64) -> Option<f64> {
         let index = self.pieces.partition_point(|piece| piece.before <= x).saturating_sub(1);
         // At the end of a piece, or after the last, x belongs to the next one.
@@ -114,8 +115,8 @@ impl Profile {
         None
     }
 
-    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds. The last end may
-    /// be infinite. Repetitions of the stages are left out.
+    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds after the phase's
+    /// start. The last end may be infinite; empty if never. Repetitions of the stages are left out.
     pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
         for piece in self.all() {

@@ -42,8 +42,8 @@ impl Stride {
         Self { index: rank * threads + thread, of: ranks * threads }
     }
 
-    /// Returns the stride over the first `parts` generators, if there are more; `None` if this generator is not among
-    /// them.
+    /// Returns the stride over the first `parts` generators; `None` if this generator is not among them. Unchanged if
+    /// there are at most `parts`.
     pub fn among(self, parts: u64) -> Option<Self> {
         (self.index < parts).then(|| Self { index: self.index, of: self.of.min(parts) })
     }
@@ -84,8 +84,8 @@ impl Due {
 impl Iterator for Due {
     type Item = (u64, Duration);
 
-    /// Returns the next request's number and its due time after the phase's start. `None` if the rate stays
-    /// at 0, or the time exceeds [`NEVER`].
+    /// Returns the next request's number and its due time after the phase's start. `None` if the rate stays at 0, or
+    /// the time exceeds [`NEVER`].
     fn next(&mut self) -> Option<Self::Item> {
         let k = self.share.index + self.next * self.share.of;
         self.next += 1;
@@ -95,7 +95,7 @@ impl Iterator for Due {
     }
 }
 
-/// Draws the think time after request `draw`, at least 0.
+/// Draws the think time after request `draw`, at least 0. Equal draws give equal times.
 pub fn think(time: &Think, draw: &Draw) -> Duration {
     let unit = |part: u64| draw.unit(salt::THINK + part);
     let drawn = match *time {

@@ -65,7 +65,8 @@ impl ClockState {
         }
     }
 
-    /// Returns the time of the step after number `last`, if all ranks have made that step and all users wait.
+    /// Returns the time of step `last + 1`, the earliest that a user waits for; `None` unless all ranks have made step
+    /// `last` and all users wait.
     pub fn next(self, last: u64) -> Option<i64> {
         self.least.filter(|_| self.running == 0 && self.steps == (last, last))
     }
@@ -96,7 +97,8 @@ impl SimulatedClock {
         self.lock().moved
     }
 
-    /// Waits until the clock has advanced since the last call of worker number `worker`.
+    /// Waits until the clock has advanced since the last call of worker number `worker`; returns at once if it has.
+    /// Panics if `worker` is not a number of the clock's workers.
     pub async fn moved(&self, worker: usize) {
         self.wakers[worker].notified().await;
     }
@@ -130,7 +132,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Returns the state of this process's users.
+    /// Returns the state of this process's users: the latest step, the running users and the earliest time waited for.
     pub fn standing(&self) -> ClockState {
         let clock = self.lock();
         let number = clock.number();
@@ -146,7 +148,7 @@ impl SimulatedClock {
 }
 
 impl Clock {
-    /// Returns the number of the latest step.
+    /// Returns the number of the latest step; 0 before the first.
     fn number(&self) -> u64 {
         self.moved.map_or(0, |last| last.number)
     }

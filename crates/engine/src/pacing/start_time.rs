@@ -56,7 +56,7 @@ impl StartTime {
         Ok(Self { clock, at, monotonic, wall, offset: after(plan, monotonic)? })
     }
 
-    /// Returns the run's start by the wall clock.
+    /// Returns the run's start by the wall clock; 1970 if it is out of range.
     pub fn began(&self) -> SystemTime {
         self.wall.checked_sub(self.offset).unwrap_or(UNIX_EPOCH)
     }

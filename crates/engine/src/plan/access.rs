@@ -55,8 +55,8 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Returns these credentials with the secret replaced from `text`, the contents of the secret's file; `None` if the
-    /// text lacks it.
+    /// Returns these credentials with the secret from `text`, the contents of the secret's file (for AWS a credentials
+    /// file); `None` if the text lacks it.
     pub fn renewed(&self, text: &str) -> Option<Self> {
         let secret = || Some(text.trim_end_matches(['\r', '\n'])).filter(|secret| !secret.is_empty());
         Some(match self {
@@ -76,7 +76,8 @@ impl Auth {
 }
 
 impl AwsKeys {
-    /// Returns the key in section `profile` of a shared credentials file (INI); `None` if a part is missing.
+    /// Returns the key in section `profile` of a shared credentials file (INI); `None` if the section, the key's
+    /// identifier or its secret is missing.
     fn in_profile(text: &str, profile: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim).skip_while(|line| section(line) != Some(profile)).skip(1);
         let entries: Vec<(&str, &str)> = lines
@@ -121,6 +122,7 @@ impl Secret {
 }
 
 impl From<String> for Secret {
+    /// Wraps a text, so that `Debug` output hides it.
     fn from(text: String) -> Self {
         Self(text)
     }

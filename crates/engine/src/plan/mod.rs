@@ -120,8 +120,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the earliest end of stream number `stream` by duration, after the warm-up: its own limit, or the limit
-    /// of a stream that ends the phase. `None` if it has neither.
+    /// Returns how long after the warm-up stream number `stream` ends at the latest: its own duration, or the shortest
+    /// duration of a stream that ends the phase. `None` if there is none.
     pub fn clock(&self, stream: usize) -> Option<Duration> {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {
@@ -138,7 +138,7 @@ impl Plan {
         seconds.into_iter().map(Duration::from_secs).collect()
     }
 
-    /// Returns a hash of the fields that all ranks of a phase must share.
+    /// Returns a hash of the fields that all ranks of a phase must share, and of the program's version.
     pub fn fingerprint(&self) -> u64 {
         let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, trace, .. } = self;
         let stamps = self.kernel_timestamps;
@@ -400,6 +400,7 @@ pub enum ThinkDraw {
 }
 
 impl Default for Think {
+    /// Returns a constant think time of 0.
     fn default() -> Self {
         Self::Constant(Duration::ZERO)
     }

@@ -16,7 +16,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
 }
 
-/// Reads an optional field that is present, as `deserialize` does.
+/// Reads an optional duration that is present, in seconds. Refuses one below 0 or of 30 years or more.
 pub fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     deserialize(deserializer).map(Some)
 }

@@ -22,15 +22,14 @@ pub struct Visible {
 }
 
 impl Plan {
-    /// Returns the settings of the visibility probes of an ingesting operation, if any. Refuses a check without
-    /// `sample`, or with a sample of 0.
+    /// Returns the settings of the visibility probes of an ingesting operation; `None` if the plan checks no
+    /// visibility for it. Refuses a check without `sample`, or with a sample of 0.
     pub fn sampling(&self, operation: &str) -> Result<Option<Sampling>, PlanError> {
         let Some(Visible { every, within, sample }) = self.visible.get(operation).copied() else { return Ok(None) };
         match sample {
             Some(sample) if !sample.is_zero() => Ok(Some(Sampling { every, within, sample })),
             _ => Err(PlanError::new(
-                "visible: an operation that takes events in wants to know one in how long it \
-                                     looks for: give \"sample\" more than 0",
+                "visible: an ingesting operation needs \"sample\", the probing interval: give seconds above 0",
             )),
         }
     }

@@ -21,7 +21,7 @@ impl Directives {
         postcard::to_allocvec(self).expect("nothing in it cannot be written")
     }
 
-    /// Parses the output of [`Self::to_bytes`], or returns the error.
+    /// Parses the output of [`Self::to_bytes`]; fails for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         postcard::from_bytes(bytes).map_err(|error| format!("not directives of a rank: {error}"))
     }

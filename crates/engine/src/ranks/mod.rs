@@ -50,8 +50,9 @@ pub enum Refusal {
 }
 
 impl RankRecorder {
-    /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's
-    /// CLOCK_MONOTONIC; by default at the plan's start time. `fingerprint`: of the plan.
+    /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's CLOCK_MONOTONIC; by
+    /// default at the plan's start time. `fingerprint`: of the plan. Fails if the start is out of range or a file
+    /// cannot be created.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -78,13 +79,13 @@ impl RankRecorder {
         })
     }
 
-    /// Returns the start of the load, after the run's start.
+    /// Returns the time from the run's start to the start of the load.
     pub fn offset(&self) -> Duration {
         self.start_time.offset
     }
 
-    /// Records the next second, the serialized sum over all ranks still running, and updates the directives. Refuses
-    /// seconds of another plan or out of order.
+    /// Records the next second: `bytes` is its serialized sum over all ranks still running. Writes it to the files and
+    /// updates the directives. Refuses unreadable bytes, and seconds of another plan or out of order.
     pub fn second(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let second = Second::from_bytes(bytes).map_err(Refusal::Input)?;
         if second.plan != self.fingerprint {
@@ -126,14 +127,14 @@ impl RankRecorder {
         Ok(())
     }
 
-    /// Returns the settled counts in the directives, with room for `counters` counters.
+    /// Resizes the settled counts in the directives to `counters` counters, and returns them.
     fn settled(&mut self, counters: usize) -> &mut Vec<u64> {
         self.directives.settled.resize(counters, 0);
         &mut self.directives.settled
     }
 
     /// Writes the current second to the files, the totals and the spans, and sets the stop directive if a condition of
-    /// the plan is met.
+    /// the plan is met. Fails if a file cannot be written.
     fn record(&mut self, workers: &Workers) -> Result<(), Refusal> {
         let place = || self.folder.display();
         self.files
@@ -168,14 +169,13 @@ impl RankRecorder {
         self.tally.measures.clone()
     }
 
-    /// Returns whether a condition of the plan was met, so that the ranks must stop.
+    /// Returns whether a condition of the plan was met, so that all ranks must stop.
     pub fn stopped_by(&self) -> bool {
         self.directives.stop
     }
 
-    /// Writes `outcome.json` and returns the outcome, combined from the ranks' parts. Ranks without a part count as
-    /// failed.
-    /// Refuses parts of another plan.
+    /// Writes `outcome.json` and returns the outcome, combined from the ranks' parts. Ranks without a part make the
+    /// outcome a failed one. Refuses parts of another plan, and an empty list.
     pub fn finish(&mut self, parts: Vec<RankOutcome>) -> Result<Value, Refusal> {
         self.files.end().map_err(|error| Refusal::Files(format!("{}: {error}", self.folder.display())))?;
         let mut sum: Option<RankOutcome> = None;

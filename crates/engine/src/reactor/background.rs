@@ -29,14 +29,14 @@ impl Background {
         Ok(Self { handle, stop, thread })
     }
 
-    /// The runtime.
+    /// Returns the runtime's handle, which spawns tasks on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 }
 
 impl Drop for Background {
-    /// Ends the runtime.
+    /// Ends the runtime and its tasks, and waits for its thread, but not for look-ups of names.
     fn drop(&mut self) {
         self.stop.notify_one();
         // A panic of its thread has been printed.

@@ -35,8 +35,8 @@ struct Timerfd {
 }
 
 impl Poller {
-    /// Creates an instance. It uses `epoll_pwait2` if the kernel has it and `precise` is set. Fails if the process has
-    /// run out of file descriptors.
+    /// Creates an instance. With `precise` it uses `epoll_pwait2` if the kernel has it; otherwise a timer descriptor
+    /// ends its waits. Fails if the process has run out of file descriptors.
     pub fn new(precise: bool) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let events = RefCell::new(Vec::with_capacity(EVENTS));
@@ -50,19 +50,20 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Reports each change of `fd`, a socket, with `token`. Closing the descriptor ends it.
+    /// Registers a socket: [`Self::wait`] reports each change of its state with `token`. Closing the descriptor ends
+    /// this.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), flags)?)
     }
 
-    /// Ends the wait whenever `fd` becomes readable. It need not be read.
+    /// Makes each wait end when `fd` becomes readable, without a report. It need not be read.
     pub fn add_wakeup(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(NOBODY), EventFlags::IN | EventFlags::ET)?)
     }
 
-    /// Waits for events, at most `timeout`, and passes the token and flags of each socket's event to `report`. Returns
-    /// the number of events.
+    /// Blocks until events arrive, at most for `timeout` (`None`: no limit), and passes the token and flags of each
+    /// socket's event to `report`. Returns the number of events, 0 after a time-out or a signal.
     pub fn wait(&self, timeout: Option<Duration>, mut report: impl FnMut(u64, EventFlags)) -> io::Result<usize> {
         self.sleep(timeout)?;
         let events = self.events.borrow();
@@ -79,7 +80,7 @@ impl Poller {
         Ok(events.len())
     }
 
-    /// Waits for events and keeps them. A signal ends the wait without events.
+    /// Blocks until events arrive, at most for `timeout`, and stores them. A signal ends the wait without events.
     fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
         let mut events = self.events.borrow_mut();
         events.clear();
@@ -105,7 +106,7 @@ impl Poller {
 }
 
 impl Timerfd {
-    /// Ends the wait after `left` or earlier.
+    /// Arms the timer, so that waits end after `left` or earlier.
     fn arm(&self, left: Duration) -> io::Result<()> {
         let due = Instant::now() + left;
         if self.armed.get().is_none_or(|armed| due < armed) {
@@ -117,7 +118,7 @@ impl Timerfd {
     }
 }
 
-/// Waits for events, at most `timeout`, and adds them to the capacity of `events`.
+/// Blocks until events arrive, at most for `timeout`, and appends them to `events`, up to its capacity.
 fn epoll_pwait2(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), Errno> {
     let space = events.spare_capacity_mut();
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
@@ -141,13 +142,14 @@ fn epoll_pwait2(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option
     Ok(())
 }
 
-/// Returns the timeout after which the kernel ends a wait of `left`. It adds one part in `slack`, so that neighbouring
-/// timers share an interrupt: 1000, or 200 in processes of low priority (`__estimate_accuracy` in fs/select.c).
+/// Returns the timeout to pass for a wait of `left`. The kernel lengthens a timeout by one part in `slack`, so that
+/// neighbouring timers share an interrupt: 1000, or 200 in processes of low priority (`__estimate_accuracy` in
+/// fs/select.c).
 fn less_slack(left: Duration, slack: u32) -> Duration {
     left - left / (slack + 1)
 }
 
-/// Returns a length of time in the kernel's form.
+/// Converts a duration to the kernel's seconds and nanoseconds.
 fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
 }

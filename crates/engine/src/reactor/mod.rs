@@ -69,11 +69,12 @@ struct Root {
 }
 
 impl Wake for Root {
+    /// Requests a poll of the reactor's future. From another thread, also ends the reactor's wait.
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
-    /// Has the future polled. Another thread ends the wait of the reactor's.
+    /// Requests a poll of the reactor's future. From another thread, also ends the reactor's wait.
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.woken.swap(true, Ordering::AcqRel) && self.thread != thread_number() {
             // It fails only if the counter is full; then it is readable.
@@ -102,13 +103,13 @@ impl Sockets {
         u64::from(*generation) << 32 | u64::from(index)
     }
 
-    /// Returns the socket of a token; `None` if it is closed.
+    /// Returns the socket of a token; `None` if it was removed.
     fn get(&self, token: u64) -> Option<&Rc<Readiness>> {
         let (generation, entry) = self.entries.get(token as u32 as usize)?;
         entry.as_ref().filter(|_| u64::from(*generation) == token >> 32)
     }
 
-    /// Removes a socket, unless the token is of an earlier reactor.
+    /// Removes a socket. Does nothing if the token belongs to another socket, as after a change of the reactor.
     fn remove(&mut self, token: u64, readiness: &Rc<Readiness>) {
         if self.get(token).is_some_and(|entry| Rc::ptr_eq(entry, readiness)) {
             let (generation, entry) = &mut self.entries[token as u32 as usize];
@@ -120,13 +121,15 @@ impl Sockets {
     }
 }
 
-/// Runs `future` on the calling thread until it is ready. Fails if the process has run out of file descriptors or
-/// threads. `spins`: whether to stay awake before a sleeper is due.
+/// Runs `future` on the calling thread until it is ready, and returns its output. Fails if the process has run out of
+/// file descriptors or threads. Panics if a reactor runs on this thread already. `spins`: whether to stay awake
+/// shortly before a sleeper is due.
 pub fn block_on<F: Future>(spins: bool, future: F) -> io::Result<F::Output> {
     run(Reactor::new(spins, Poller::new(true)?)?, future)
 }
 
-/// Runs `future` on `reactor` until it is ready.
+/// Runs `future` on `reactor` until it is ready, and returns its output. Fails if a thread cannot start or a wait
+/// fails. Panics if a reactor runs on this thread already.
 fn run<F: Future>(reactor: Reactor, future: F) -> io::Result<F::Output> {
     let background = Background::start()?;
     // Waits end up to the timer slack late: by default 50 us.
@@ -147,7 +150,7 @@ fn run<F: Future>(reactor: Reactor, future: F) -> io::Result<F::Output> {
     }
 }
 
-/// Whether a reactor runs on the calling thread.
+/// Returns whether a reactor runs on the calling thread.
 pub fn is_running() -> bool {
     with_current(|_| ()).is_some()
 }
@@ -157,13 +160,15 @@ pub fn timestamp_connections() {
     with_current(|reactor| reactor.timestamps.set(true));
 }
 
-/// Returns the timer of this thread's reactor, or a new one on the current Tokio runtime if there is none. Fails if the
-/// process has run out of file descriptors.
+/// Returns the timer of this thread's reactor, or a new one on the current Tokio runtime if there is none. `spins`:
+/// whether the new one stays awake shortly before a sleeper is due. Fails if the process has run out of file
+/// descriptors.
 pub fn timer(spins: bool) -> io::Result<Timer> {
     with_current(|reactor| reactor.timer.clone()).map_or_else(|| Timer::new(spins), Ok)
 }
 
-/// Runs `task` on the calling thread, beside the current one.
+/// Runs `task` on the calling thread, concurrently with the current task: in its `LocalSet` if a reactor runs,
+/// otherwise on its Tokio runtime. Panics without either.
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     if is_running() {
         // Sockets belong to the thread of their reactor.
@@ -173,8 +178,8 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Takes a unit of the task's budget of socket operations. A task without budget continues after the next look at the
-/// sockets: a socket that is never empty would keep the thread to itself.
+/// Takes a unit of the task's budget of socket operations. Without budget returns `Pending`, and the task continues
+/// after the reactor's next check of the sockets: a socket that is never empty would keep the thread to itself.
 fn poll_budget(cx: &mut Context<'_>) -> Poll<RestoreOnPending> {
     let wait = |reactor: &Reactor| reactor.yielded.borrow_mut().push(cx.waker().clone());
     if !has_budget_remaining() && with_current(wait).is_some() {
@@ -183,7 +188,7 @@ fn poll_budget(cx: &mut Context<'_>) -> Poll<RestoreOnPending> {
     poll_proceed(cx)
 }
 
-/// Lets the other tasks run, and reads the events of the sockets.
+/// Lets the other tasks of this thread run, and checks the sockets for events.
 pub async fn yield_now() {
     if !is_running() {
         return tokio::task::yield_now().await;
@@ -216,6 +221,7 @@ impl Entered {
 }
 
 impl Drop for Entered {
+    /// Removes the thread's current reactor.
     fn drop(&mut self) {
         CURRENT.set(None);
     }
@@ -233,12 +239,12 @@ impl Reactor {
         Ok(Self { poller, timer, sockets, yielded, shortest, timestamps, root })
     }
 
-    /// The timer of its tasks.
+    /// Returns the timer that all of its tasks share.
     fn timer(&self) -> &Timer {
         &self.timer
     }
 
-    /// Registers a socket. Returns its token and its state.
+    /// Registers a socket with the poller. Returns its token and its readiness. Fails if the kernel refuses it.
     fn register(&self, socket: BorrowedFd<'_>) -> io::Result<(u64, Rc<Readiness>)> {
         let readiness = Rc::<Readiness>::default();
         let mut sockets = self.sockets.borrow_mut();
@@ -250,12 +256,13 @@ impl Reactor {
         Ok((token, readiness))
     }
 
-    /// Forgets a socket that is being closed.
+    /// Removes a socket that is being closed, so that events no longer reach it.
     fn forget(&self, token: u64, readiness: &Rc<Readiness>) {
         self.sockets.borrow_mut().remove(token, readiness);
     }
 
-    /// Waits until tasks can go on, and wakes these tasks.
+    /// Blocks until an event arrives, a sleeper is due or the future is woken, then wakes the tasks concerned and
+    /// those that have yielded.
     fn turn(&self) -> io::Result<()> {
         if self.root.woken.load(Ordering::Acquire) || !self.yielded.borrow().is_empty() {
             self.look(Some(Duration::ZERO))?;
@@ -272,9 +279,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// Looks for events without sleeping, at least once, until there are some or `due` has come. Counts the time from
-    /// `now` to `due` as spinning, and a look for at most twice the time of the shortest: in the rest, the thread did
-    /// not run.
+    /// Checks for events without sleeping, at least once, until there are some or `due` has passed. Counts the time
+    /// from `now` to `due` as spinning, but at most twice the shortest check's time per check: in the rest, the thread
+    /// did not run.
     fn wait_awake(&self, due: Instant, now: Instant) -> io::Result<()> {
         let (mut last, mut spun) = (now, Duration::ZERO);
         while self.look(Some(Duration::ZERO))? == 0 {
@@ -292,7 +299,8 @@ impl Reactor {
         Ok(())
     }
 
-    /// Waits for events, at most `timeout`, and wakes the tasks that wait for them. Returns their number.
+    /// Blocks until events arrive, at most for `timeout` (`None`: no limit), and wakes the tasks that wait for them.
+    /// Returns the number of events.
     fn look(&self, timeout: Option<Duration>) -> io::Result<usize> {
         let sockets = self.sockets.borrow();
         self.poller.wait(timeout, |token, flags| {

@@ -32,12 +32,12 @@ impl<T> OnThread<T> {
         Self { thread: thread_number(), value: ManuallyDrop::new(value) }
     }
 
-    /// Whether the value belongs to the calling thread.
+    /// Returns whether the value belongs to the calling thread.
     pub fn is_here(&self) -> bool {
         self.thread == thread_number()
     }
 
-    /// The value. Panics on another thread.
+    /// Returns the value. Panics on another thread.
     #[inline]
     pub fn get(&self) -> &T {
         assert!(self.is_here(), "a value of one worker was used on another thread");

@@ -37,7 +37,7 @@ impl Overhead {
         Some(receive + known(self.send).unwrap_or_default())
     }
 
-    /// Whether only the time of receiving is known.
+    /// Returns whether only the time of receiving is known.
     pub fn is_receive_only(self) -> bool {
         self.send == UNKNOWN && self.receive != UNKNOWN
     }
@@ -66,13 +66,13 @@ impl Overhead {
         (self.send, self.receive)
     }
 
-    /// Returns the overhead with these [`Self::parts`].
+    /// Creates the overhead from the times that [`Self::parts`] returns.
     pub fn from_parts((send, receive): (u64, u64)) -> Self {
         Self { send, receive }
     }
 }
 
-/// Returns a time in ns, unless it is unknown.
+/// Converts a time in ns to a duration; `None` for the value that stands for an unknown time.
 fn known(nanoseconds: u64) -> Option<Duration> {
     (nanoseconds != UNKNOWN).then(|| Duration::from_nanos(nanoseconds))
 }

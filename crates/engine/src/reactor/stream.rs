@@ -36,7 +36,7 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    /// Notes an event and wakes the tasks that it concerns.
+    /// Stores the state that the kernel's event flags report, and wakes the tasks that wait to read or to write.
     pub fn report(&self, flags: EventFlags) {
         // The kernel reports a broken TCP connection by both flags.
         let broken = flags.intersects(EventFlags::HUP) || (flags.intersects(EventFlags::ERR) && !self.timestamps.get());
@@ -64,8 +64,8 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to `address`. Turns on the kernel's timestamps if the reactor says so and the kernel supports them.
-    /// Panics without a reactor on this thread.
+    /// Connects to `address`, without a time limit. Turns on the kernel's timestamps if the reactor says so and the
+    /// kernel supports them. Fails if the connection is refused, or without a reactor on this thread.
     pub async fn connect(address: &SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
@@ -87,19 +87,20 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Registers a socket with the reactor of this thread.
+    /// Registers a socket with the reactor of this thread; fails without one.
     fn register(socket: std::net::TcpStream) -> io::Result<Self> {
         let (token, readiness) = with_current(|reactor| reactor.register(socket.as_fd()))
             .ok_or_else(|| io::Error::other("connected outside a reactor"))??;
         Ok(Self { readiness: OnThread::new(readiness), token, socket, timestamps: None })
     }
 
-    /// Sends small writes at once.
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`).
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_nodelay(on)
     }
 
-    /// Starts a request for [`Self::overhead`], before its first byte is written.
+    /// Forgets the timestamps of the previous request, before the first byte of the next one is written. Does nothing
+    /// without timestamps.
     #[inline]
     pub fn begin_request(&self) {
         if let Some(timestamps) = &self.timestamps {
@@ -116,13 +117,14 @@ impl TcpStream {
             .map_or_else(Overhead::default, |timestamps| timestamps.get().overhead(self.socket.as_fd(), sent, done))
     }
 
-    /// Reads available bytes; `WouldBlock` if none are. Makes a system call only after the kernel has reported an
-    /// event.
+    /// Reads available bytes into `space` without waiting; returns their number, 0 at the end of the stream. Fails
+    /// with `WouldBlock` if none are available. Makes a system call only after the kernel has reported an event.
     pub fn try_read(&self, space: &mut [u8]) -> io::Result<usize> {
         self.try_read_by(space.len(), || (&self.socket).read(space))
     }
 
-    /// Reads at most `len` bytes by `read`; `WouldBlock` if none are available.
+    /// Reads at most `len` bytes by `read`; returns their number, 0 at the end of the stream. Fails with `WouldBlock`
+    /// if none are available.
     fn try_read_by(&self, len: usize, mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         let readiness = self.readiness.get();
         while readiness.readable.get() {
@@ -142,7 +144,8 @@ impl TcpStream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Writes `len` bytes by `write`, in part if the socket is full.
+    /// Writes `len` bytes by `write`; returns the number written, which is less if the socket is full. Pending until
+    /// it has room.
     fn poll_write_by(
         &self,
         cx: &mut Context<'_>,
@@ -176,7 +179,7 @@ impl TcpStream {
         Poll::Pending
     }
 
-    /// Ready once a write may succeed.
+    /// Returns `Ready` once a write may succeed; until then keeps the task's waker.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let readiness = self.readiness.get();
         if readiness.writable.get() {
@@ -187,7 +190,7 @@ impl TcpStream {
     }
 }
 
-/// Keeps the waker of the calling task in `cell`.
+/// Stores the waker of the calling task in `cell`, unless the stored one wakes the same task.
 fn wait(cell: &RefCell<Option<Waker>>, cx: &Context<'_>) {
     let mut waker = cell.borrow_mut();
     if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -196,7 +199,7 @@ fn wait(cell: &RefCell<Option<Waker>>, cx: &Context<'_>) {
 }
 
 impl Drop for TcpStream {
-    /// Ends the reports of events. The descriptor is closed afterwards.
+    /// Removes the socket from its reactor, before its descriptor is closed. Does nothing on another thread.
     fn drop(&mut self) {
         if self.readiness.is_here() {
             with_current(|reactor: &Reactor| reactor.forget(self.token, self.readiness.get()));
@@ -205,7 +208,8 @@ impl Drop for TcpStream {
 }
 
 impl AsyncRead for TcpStream {
-    /// Reads available bytes into uninitialized space: libraries pass several KiB for each answer.
+    /// Reads available bytes into the unfilled part of `space`; adds none at the end of the stream. Pending until
+    /// bytes arrive. Does not initialise the space first: libraries pass several KiB for each answer.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let budget = ready!(poll_budget(cx));
@@ -237,13 +241,14 @@ impl AsyncRead for TcpStream {
 }
 
 impl AsyncWrite for TcpStream {
-    /// Writes bytes.
+    /// Writes bytes; returns the number written, which is less if the socket is full. Pending until it has room.
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_by(cx, bytes.len(), |socket| socket.write(bytes))
     }
 
-    /// Writes several pieces at once.
+    /// Writes several slices by one system call, at most 1024; returns the number of bytes written. Pending until the
+    /// socket has room.
     #[inline]
     fn poll_write_vectored(
         self: Pin<&mut Self>,
@@ -256,7 +261,7 @@ impl AsyncWrite for TcpStream {
         self.poll_write_by(cx, len, |socket| socket.write_vectored(parts))
     }
 
-    /// Returns true.
+    /// Returns true: several slices are written by one system call.
     fn is_write_vectored(&self) -> bool {
         true
     }
@@ -267,7 +272,7 @@ impl AsyncWrite for TcpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending direction.
+    /// Closes the sending direction; also succeeds if the peer has reset the connection.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(match self.socket.shutdown(Shutdown::Write) {
             // The peer has reset the connection.

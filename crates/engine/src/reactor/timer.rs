@@ -90,17 +90,17 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Sets an alarm of this thread's reactor; `None` if the thread has none.
+    /// Sets an alarm at `due` on this thread's reactor; `None` if the thread has none.
     pub fn at(due: Instant) -> Option<Self> {
         with_current(|reactor| reactor.timer().set_alarm(due))
     }
 
-    /// When it fires.
+    /// Returns the time at which it fires.
     pub fn due(&self) -> Instant {
         self.key.0
     }
 
-    /// Ready once it has fired.
+    /// Returns `Ready` once it has fired; until then keeps the task's waker. Panics on another thread.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = self.state.get();
         if state.fired.get() {
@@ -115,7 +115,7 @@ impl Alarm {
 }
 
 impl Drop for Alarm {
-    /// Cancels the alarm.
+    /// Cancels the alarm. Does nothing on another thread.
     fn drop(&mut self) {
         if self.state.is_here() && !self.state.get().fired.get() {
             with_current(|reactor| {
@@ -145,19 +145,19 @@ impl Timer {
         Self::with(spins, None)
     }
 
-    /// Creates a timer without sleepers.
+    /// Creates a timer without sleepers. `descriptor`: `None` for the timer of a reactor.
     fn with(spins: bool, descriptor: Option<Descriptor>) -> Self {
         let (sleepers, alarms) = (RefCell::default(), RefCell::default());
         let (next, now) = (Cell::new(0), Cell::new(Instant::now()));
         Self(Rc::new(Inner { sleepers, alarms, next, now, spins, descriptor }))
     }
 
-    /// Whether it stays awake before a sleeper is due.
+    /// Returns whether it stays awake shortly before a sleeper is due.
     pub(super) fn spins(&self) -> bool {
         self.0.spins
     }
 
-    /// Returns the key of a new sleeper or alarm.
+    /// Returns the key of a new sleeper or alarm: its due time and a number of its own.
     fn key(&self, due: Instant) -> (Instant, u64) {
         let number = self.0.next.get();
         self.0.next.set(number + 1);
@@ -252,7 +252,7 @@ impl Timer {
         descriptor.awake.set(false);
     }
 
-    /// Returns the earliest due time of a sleeper or alarm, if there is one.
+    /// Returns the earliest due time of a sleeper or alarm; `None` if there is none.
     pub(super) fn next(&self) -> Option<Instant> {
         let sleeper = self.0.sleepers.borrow().first_key_value().map(|((due, _), _)| *due);
         let alarm = self.0.alarms.borrow().first_key_value().map(|((due, _), _)| *due);
@@ -262,7 +262,7 @@ impl Timer {
         }
     }
 
-    /// Wakes the sleepers and alarms that are due at `now`.
+    /// Wakes the sleepers and fires the alarms that are due at `now`, and removes them.
     pub(super) fn wake_due(&self, now: Instant) {
         self.0.now.set(now);
         while let Some(waker) = pop_due(&self.0.sleepers, now) {
@@ -275,7 +275,7 @@ impl Timer {
     }
 }
 
-/// Removes and returns the first entry of a queue that is due at `now`.
+/// Removes and returns the first entry of a queue that is due at `now`; `None` if there is none.
 fn pop_due<T>(queue: &RefCell<BTreeMap<(Instant, u64), T>>, now: Instant) -> Option<T> {
     let mut queue = queue.borrow_mut();
     queue.first_entry().filter(|first| first.key().0 <= now).map(OccupiedEntry::remove)

@@ -73,8 +73,8 @@ pub struct Timestamping {
 }
 
 impl Timestamping {
-    /// Has the kernel stamp received segments, and waits until it does, at most a second. Fails if it does not support
-    /// stamps.
+    /// Has the kernel stamp received segments until the returned value is dropped. Blocks until it does, at most about
+    /// a second; fails after that, or if it does not support stamps.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let mut peer = TcpStream::connect(listener.local_addr()?)?;
@@ -99,14 +99,14 @@ impl Timestamping {
 }
 
 impl Timestamps {
-    /// Starts a request: forgets the stamps of the last one.
+    /// Starts a request: forgets the stamps of the previous one.
     pub fn begin(&self) {
         self.first.set(None);
         self.received.set(None);
     }
 
-    /// Notes that the socket accepted `count` bytes. Further writes of a request clear the error queue, whose entries
-    /// take memory from the receive buffer.
+    /// Counts `count` bytes that the socket has accepted, and remembers the first write of a request. Further writes
+    /// of a request empty the error queue, whose entries take memory from the receive buffer.
     pub fn wrote(&self, socket: BorrowedFd<'_>, count: usize) {
         let written = self.written.get().wrapping_add(count as u32);
         self.written.set(written);
@@ -118,7 +118,7 @@ impl Timestamps {
     }
 
     /// Reads available bytes into `space`, and keeps the stamp of the last segment. Returns how many bytes it has
-    /// initialised.
+    /// initialised, 0 at the end of the stream. Fails with `WouldBlock` if none are available.
     pub fn read(&self, socket: BorrowedFd<'_>, space: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
         let mut control = Control::default();
         let (count, filled) = receive(socket, space, &mut control, 0)?;
@@ -147,7 +147,8 @@ impl Timestamps {
         }
     }
 
-    /// Returns the overhead of the request that was `sent` and `done` at these times. Call it once the answer is read.
+    /// Returns the overhead of the request that was `sent` and `done` at these times; unknown without stamps. Call it
+    /// once the answer is read. Empties the socket's error queue.
     pub fn overhead(&self, socket: BorrowedFd<'_>, sent: Instant, done: Instant) -> Overhead {
         self.take_reports(socket);
         let (Some(first), Some(received), Some(clocks)) = (self.first.get(), self.received.get(), Clocks::read())
@@ -206,12 +207,13 @@ impl Clocks {
     }
 }
 
-/// Returns a duration in ns.
+/// Converts a duration to ns; `i64::MAX` if it is too long.
 fn signed(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Receives into `space` and `control`. Returns the number of bytes of each. Fails like `recvmsg`.
+/// Receives into `space` and `control` by one `recvmsg`. Returns the number of bytes of each. `flags`: flags of the
+/// call. Fails like `recvmsg`, also if no bytes are available on a non-blocking socket.
 fn receive(
     socket: BorrowedFd<'_>,
     space: &mut [MaybeUninit<u8>],
@@ -231,7 +233,7 @@ fn receive(
     Ok((count, (header.msg_controllen as usize).min(size_of::<Control>())))
 }
 
-/// Returns the first `filled` bytes of control messages.
+/// Returns the first `filled` bytes of a buffer of control messages.
 fn bytes(control: &Control, filled: usize) -> &[u8] {
     // SAFETY: Integers are valid as bytes, and the length is at most that of the buffer.
     unsafe { std::slice::from_raw_parts(control.as_ptr().cast(), filled.min(size_of::<Control>())) }
@@ -251,7 +253,7 @@ struct Message<'a> {
 impl<'a> Iterator for Messages<'a> {
     type Item = Message<'a>;
 
-    /// Returns the next complete message.
+    /// Returns the next complete message; `None` at the end or before a truncated one.
     fn next(&mut self) -> Option<Message<'a>> {
         const WORD: usize = size_of::<usize>();
         let len = usize::from_ne_bytes(*self.0.first_chunk()?);

@@ -24,8 +24,8 @@ pub struct Link {
     pub empty: Sender<Interval>,
 }
 
-/// Passes the sum of each second of all workers of process `rank` to `sink`, until the last worker has ended. Returns
-/// the sink's error.
+/// Passes the sum of each second of all workers of process `rank` to `sink`, and blocks until the last worker has
+/// ended. Fails with the sink's first error, and then passes no more seconds.
 pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::Result<()> {
     while let Some((sum, rows)) = gather(rank, &mut workers) {
         sink.second(&sum, rows)?;
@@ -34,8 +34,8 @@ pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::R
     Ok(())
 }
 
-/// Returns the sum of the next second over the running workers, and their rows; `None` after the last has
-/// ended. The sum reuses the first worker's interval. A worker that has ended does not delay the others.
+/// Waits for the next second of each running worker; returns their sum and their rows, or `None` after the last worker
+/// has ended. The sum reuses the first worker's interval. Workers that have ended are removed from `workers`.
 fn gather(rank: u64, workers: &mut Vec<Link>) -> Option<(Interval, Vec<WorkerRow>)> {
     let mut sum: Option<Interval> = None;
     let mut rows = Vec::new();

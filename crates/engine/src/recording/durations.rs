@@ -30,7 +30,8 @@ pub fn unit(histogram: &Histogram<u64>) -> u64 {
     if histogram.high() < LONGEST { 1000 } else { 1 }
 }
 
-/// Adds another histogram of durations; exact if both have the same unit.
+/// Adds another histogram of durations to `sum`; exact if both have the same unit. Otherwise `sum` is converted to ns.
+/// Fails only if the layouts do not fit.
 pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), AdditionError> {
     if unit(sum) == unit(other) {
         return sum.add(other);

@@ -40,8 +40,9 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the phase's files in `folder`, with their headers. `offset`: start of the load after the run's start.
-    /// `began`: the run's start by the wall clock. `sums`: the seconds are sums over several ranks.
+    /// Creates the phase's files in `folder`, with their headers; replaces older ones. `offset`: start of the load
+    /// after the run's start. `began`: the run's start by the wall clock. `sums`: the seconds are sums over several
+    /// ranks, so `workers.csv` is written too.
     pub fn create(
         folder: &Path,
         plan: &Plan,

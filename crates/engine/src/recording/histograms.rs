@@ -61,7 +61,8 @@ impl HistogramLog {
         Ok(sum.unwrap_or_else(histogram))
     }
 
-    /// Returns each second of a tag: its start (seconds since the run began) and the sum of its histograms.
+    /// Returns each second of a tag in order: its start (seconds since the run began) and the sum of its histograms;
+    /// empty for an unknown tag. Fails if a histogram cannot be decoded.
     pub fn seconds(&self, tag: &str) -> Result<Vec<(f64, Histogram<u64>)>, String> {
         let mut seconds: BTreeMap<u64, (f64, Option<Histogram<u64>>)> = BTreeMap::new();
         for entry in self.entries.get(tag).into_iter().flatten() {
@@ -72,7 +73,8 @@ impl HistogramLog {
     }
 }
 
-/// Adds an entry to a sum, which uses the unit of its first entry.
+/// Adds an entry to a sum, which takes the unit of its first entry. Fails if the entry cannot be decoded or added; the
+/// error names the tag and the entry's start.
 fn include(sum: &mut Option<Histogram<u64>>, tag: &str, entry: &Entry) -> Result<(), String> {
     let histogram = decode(tag, entry)?;
     match sum {

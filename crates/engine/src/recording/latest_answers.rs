@@ -21,13 +21,15 @@ pub struct Kept {
 }
 
 impl Default for Kept {
+    /// Creates a store without an answer; the first one is due at once.
     fn default() -> Self {
         Self { since: Instant::now(), due: AtomicU64::new(0), newest: Mutex::default() }
     }
 }
 
 impl Kept {
-    /// Returns whether to store an answer that arrived at `now`: true for one caller per second.
+    /// Returns whether to store an answer that arrived at `now`: true at most once per second, then for one caller
+    /// only.
     pub fn is_due(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.since).as_millis() as u64;
         let due = self.due.load(Ordering::Relaxed);
@@ -41,7 +43,7 @@ impl Kept {
         }
     }
 
-    /// Takes the stored answer, if it was not taken before.
+    /// Removes and returns the stored answer; `None` if there is no new one since the last call.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.newest.lock().expect("no thread panics while it holds the lock").take()
     }

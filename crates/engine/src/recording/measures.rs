@@ -44,12 +44,13 @@ pub struct Buckets {
     sum: f64,
 }
 
-/// Serializes the counts as a list.
+/// Serializes the counts as a list: serde serializes only arrays of up to 32 elements.
 fn as_list<S: Serializer>(counts: &[u64; BOUNDS.len() + 1], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(counts)
 }
 
 impl Default for Buckets {
+    /// Creates buckets without durations.
     fn default() -> Self {
         Self { counts: [0; BOUNDS.len() + 1], sum: 0.0 }
     }
@@ -91,7 +92,7 @@ struct OperationMeasures {
 }
 
 impl OperationMeasures {
-    /// Adds the counts of a second.
+    /// Adds the counts of a second; requests in flight are not included.
     fn add(&mut self, counts: &Counts) {
         self.successes += counts.successes;
         self.documents += counts.documents;
@@ -140,8 +141,9 @@ impl SharedMeasures {
         self.totals.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// Adds the counts and latencies of the next second, and replaces the planned load and the requests in
-    /// flight. Slots that repeat requests of other slots (parts and timed groups) are omitted.
+    /// Adds the counts and latencies of the next second, and replaces the planned load and the requests in flight.
+    /// `loads`: planned load of each stream. `sum`: the second. Slots that repeat requests of other slots (parts and
+    /// timed groups) are omitted.
     pub fn second(&self, slots: &[Slot], loads: &[PlannedLoad], sum: &Interval) {
         let mut measures = self.totals.lock().expect("no thread panics while it holds the lock");
         measures.seconds = sum.second + 1;
@@ -179,7 +181,7 @@ pub struct PlannedLoad {
 }
 
 impl PlannedLoad {
-    /// Returns the planned load of each stream.
+    /// Returns the planned load of each stream, in the plan's order.
     pub fn of(plan: &Plan) -> Vec<Self> {
         let number = |count: u64| Profile::new(&crate::plan::Level::Constant(count as f64)).ok();
         let of = |pacing: &Pacing| match pacing {

@@ -29,7 +29,7 @@ pub fn take() -> u64 {
     REPLACED.replace(0)
 }
 
-/// Stores the time to connect, encrypt and authenticate a connection of this thread.
+/// Stores the duration of one connection setup of this thread: to connect, encrypt and authenticate.
 pub fn set_up(duration: Duration) {
     SETUPS.with_borrow_mut(|setups| setups.push(duration));
 }

@@ -79,7 +79,7 @@ impl Sample {
     }
 }
 
-/// Copies bytes to the front of `rest`, and shortens `rest` by them.
+/// Copies bytes to the front of `rest`, and shortens `rest` by them. Panics if `rest` is too short.
 fn put(rest: &mut &mut [u8], bytes: &[u8]) {
     let (place, behind) = std::mem::take(rest).split_at_mut(bytes.len());
     place.copy_from_slice(bytes);
@@ -109,7 +109,7 @@ pub struct OfRank {
 pub struct SampleFile(BufWriter<File>);
 
 impl SampleFile {
-    /// Creates the files in `folder`, and writes `slots.csv`.
+    /// Creates the files in `folder`, replacing older ones, and writes `slots.csv`.
     pub fn create(folder: &Path, slots: &[Slot]) -> io::Result<Self> {
         let mut names = File::create(folder.join("slots.csv"))?;
         writeln!(names, "stream,operation")?;

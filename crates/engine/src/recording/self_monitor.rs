@@ -54,6 +54,7 @@ impl SelfMetrics {
 }
 
 impl Default for SelfMetrics {
+    /// Creates empty metrics.
     fn default() -> Self {
         Self::new()
     }
@@ -76,7 +77,7 @@ impl SelfMonitor {
         Self { due: start, cpu: thread_cpu(), spun: thread_spun(), waited: thread_waited(), turned: start }
     }
 
-    /// Adds the lags of the checks due by `now` to `watch`; returns when the next check is due.
+    /// Adds the lag of each check due by `now` to `watch`; returns when the next check is due.
     pub fn look(&mut self, now: Instant, watch: &mut SelfMetrics) -> Instant {
         while self.due <= now {
             self.late(now, watch);
@@ -100,7 +101,7 @@ impl SelfMonitor {
         self.turned = ended;
     }
 
-    /// Adds the lag of the check that was due to `watch`, and moves on to the next check.
+    /// Adds the lag of the next check, from its due time to `now`, to `watch`, and moves the due time on by a tick.
     fn late(&mut self, now: Instant, watch: &mut SelfMetrics) {
         let lag = now - self.due;
         record(&mut watch.lag, lag);

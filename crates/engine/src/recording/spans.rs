@@ -38,6 +38,7 @@ pub struct Spans<T = Span> {
 }
 
 impl<T> Default for Spans<T> {
+    /// Creates an empty collection.
     fn default() -> Self {
         Self { kept: Vec::new(), dropped: 0 }
     }
@@ -107,8 +108,9 @@ pub struct ReadSpan {
 pub struct SpanQueue(Arc<Mutex<Spans<ReadSpan>>>);
 
 impl SpanQueue {
-    /// Adds the spans of a second of a phase that began at `start`, with the names of their slots and hosts. Their
-    /// nodes are indices in `hosts`.
+    /// Adds the spans of a second of a phase that began at `start`, with the names of their slots and hosts, and
+    /// wall-clock times. Their nodes are indices in `hosts`. Above [`MOST`] waiting spans, further ones count as
+    /// dropped.
     pub fn add(&self, spans: &Spans, slots: &[Slot], hosts: &[String], start: Instant) {
         if spans.kept.is_empty() && spans.dropped == 0 {
             return;
@@ -140,7 +142,7 @@ impl SpanQueue {
         }
     }
 
-    /// Takes the waiting spans, and the number of dropped ones.
+    /// Removes and returns the waiting spans, and the number of dropped ones.
     pub fn take(&self) -> Spans<ReadSpan> {
         std::mem::take(&mut *self.0.lock().expect("no thread panics while it holds the lock"))
     }

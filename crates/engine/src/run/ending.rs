@@ -29,8 +29,9 @@ pub(super) struct Ended {
     start_time: StartTime,
 }
 
-/// Passes the seconds of all workers to `sink` until the end, then closes it and joins the workers. Returns the
-/// combined results, or the phase's error if the records could not be written. An error also stops the phase.
+/// Passes the seconds of all workers to `sink` until the end, then closes it and joins the workers; blocks meanwhile.
+/// Returns the combined results, or the phase's error if the records could not be written. An error or panic of the
+/// sink also stops the phase.
 pub(super) fn finish<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     mut sink: S,

@@ -83,7 +83,7 @@ impl Running {
         Directives::from_bytes(directives).map(|directives| self.phase.apply(&directives))
     }
 
-    /// Waits up to `limit` for the end; returns whether the phase has ended.
+    /// Blocks up to `limit` for the end; returns whether the phase has ended.
     pub fn wait(&self, limit: Duration) -> bool {
         let (finished, finished_signal) = &*self.finished;
         let guard = finished.lock().expect("no thread panics while it holds the lock");
@@ -98,7 +98,8 @@ impl Running {
         &self.start_time
     }
 
-    /// Takes this rank's seconds recorded since the last call, serialized for rank 0.
+    /// Removes and returns this rank's seconds recorded since the last call, serialized for rank 0. Empty for a phase
+    /// that writes files.
     pub fn seconds(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *self.seconds.lock().expect("no thread panics while it holds the lock"))
     }
@@ -118,9 +119,9 @@ impl Running {
         self.phase.answers()
     }
 
-    /// Waits for the end and returns the outcome: the content of `outcome.json`, or this rank's
-    /// [`Part`](crate::recording::outcome::RankOutcome) of it. Fails if the records could not be written. All
-    /// threads of the phase have ended then. Call once.
+    /// Blocks until the end and returns the outcome: the content of `outcome.json`, or this rank's
+    /// [`Part`](crate::recording::outcome::RankOutcome) of it. All threads of the phase have ended then. Fails if the
+    /// records could not be written, or at a second call.
     pub fn outcome(&self) -> Result<Value, String> {
         let handle = self.outcome.lock().expect("no thread panics while it holds the lock").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
@@ -222,8 +223,9 @@ impl<D: Driver> Control for Phase<D> {
     }
 }
 
-/// Checks the plan and starts a phase that records into `folder`, which must exist. Errors are returned before anything
-/// is sent. At the end it writes `outcome.json`.
+/// Checks the plan and starts a phase that records into `folder`, which must exist. Reads corpora and waits for the
+/// first line of sources that require it. Errors are returned before anything is sent. At the end the phase writes
+/// `outcome.json`.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (mut phase, slots) = prepare::<D>(plan, false)?;
     phase.context.corpora.make_ready()?;
@@ -301,8 +303,8 @@ impl<D: Driver> Prepared for Ready<D> {
     }
 }
 
-/// Starts the readers of sources, the collector and the workers. `tell` builds the outcome from their results. Fails if
-/// a port cannot be opened or a thread cannot start.
+/// Starts the readers of sources, the collector and the workers. `sink`: receives each second. `tell`: builds the
+/// outcome from the results. Fails if a port cannot be opened or a thread cannot start.
 fn launch<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     slots: Vec<Slot>,
@@ -381,7 +383,7 @@ impl Drop for FinishedSignal {
     }
 }
 
-/// Returns the error for a thread that cannot start.
+/// Converts the error of a thread that cannot start to an error of this machine.
 fn no_thread(error: std::io::Error) -> PlanError {
     PlanError::machine(format!("cannot start a thread: {error}"))
 }
@@ -468,8 +470,8 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError
     })
 }
 
-/// Returns the name of each operation and its request as readable text, without sending it; `None` if the driver cannot
-/// render it.
+/// Returns the name of each operation and its request as readable text, without sending it; the text is `None` if the
+/// driver cannot render it. Fails if the plan is invalid.
 pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -487,7 +489,8 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     })
 }
 
-/// Returns the request of an ingesting operation as readable text, with a sample event of each kind that it ingests.
+/// Returns the request of an ingesting operation as readable text, with a sample event of each kind that it ingests;
+/// `None` if the driver cannot render it.
 fn rendered<D: Driver>(
     phase: &Phase<D>,
     connection: &mut D::Connection,
@@ -502,7 +505,8 @@ fn rendered<D: Driver>(
 /// An operation with its name. If it ingests events, also their source and the plan of the stream.
 type Named<'a, D> = (&'a str, Option<(&'a plan::Source, &'a StreamPlan<D>)>, &'a Choice<D>);
 
-/// Iterates over the operations of a phase, each name once.
+/// Iterates over the operations of a phase, each name once; of an operation in several streams, the first stream
+/// counts.
 fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = Named<'a, D>> {
     let mut seen = HashSet::new();
     let source = |stream: &Stream| match &stream.pacing {

@@ -15,8 +15,8 @@ const BUSY: f64 = 0.1;
 /// Remedy for busy cores.
 const REMEDY: &str = "stop them, reserve cores (--cores for nodes, taskset for Loadframe), or remove \"spin\"";
 
-/// Returns a core for each of `workers` workers: the least busy cores that the calling thread may use. Measures for at
-/// least 0.2 s. Refuses too few cores, and cores that stay busy for 2 s.
+/// Returns a core for each of `workers` workers: the least busy cores that the calling thread may use. Blocks at least
+/// 0.2 s to measure them. Refuses too few cores, and cores that stay busy for 2 s.
 pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     let unreadable = |error| PlanError::machine(format!("cannot read the cores of a thread: {error}"));
     let allowed = sched_getaffinity(None).map_err(|error| unreadable(std::io::Error::from(error)))?;
@@ -62,7 +62,7 @@ pub fn pin(core: usize) -> std::io::Result<()> {
 /// Busy and total time of a core since the system started, in ticks.
 type CoreTime = (u64, u64);
 
-/// Reads the times of all cores, by core number; `None` for a core that is offline.
+/// Reads the times of all cores from `/proc/stat`, by core number; `None` for a core that is offline.
 fn times() -> std::io::Result<Vec<Option<CoreTime>>> {
     Ok(parse(&fs::read_to_string("/proc/stat")?))
 }

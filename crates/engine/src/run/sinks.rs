@@ -36,6 +36,7 @@ pub(super) struct IntoFiles<D: Driver> {
 
 impl<D: Driver> Sink for IntoFiles<D> {
     /// Writes a second to the files and adds it to the totals. Stops the phase if a condition of the plan is met.
+    /// Fails if a file cannot be written.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.tally.window = window(&self.phase, self.start);
         self.watch.second(sum, &rows, self.tally.window);

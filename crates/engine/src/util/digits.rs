@@ -33,7 +33,7 @@ pub fn push_hundredths(out: &mut Vec<u8>, amount: u64) {
     out.extend_from_slice(if cents[1] == b'0' { &cents[..1] } else { cents });
 }
 
-/// Returns the two digits of a number below 100.
+/// Returns the two decimal digits of a number; panics at 100 or more.
 #[inline]
 pub fn pair(number: u64) -> &'static [u8] {
     let at = number as usize * 2;

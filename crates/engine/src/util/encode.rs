@@ -26,7 +26,7 @@ pub fn push_percent(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Returns the upper-case hexadecimal digit of a number below 16.
+/// Returns the upper-case hexadecimal digit of a number; panics at 16 or more.
 fn hex(nibble: u8) -> u8 {
     b"0123456789ABCDEF"[usize::from(nibble)]
 }

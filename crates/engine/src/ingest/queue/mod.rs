@@ -170,7 +170,7 @@ impl State {
     }
 
     /// Applies the sampler to the events of a batch. Returns the index of each sampled event, and the number of events
-    /// sent before it.
+    /// sent before it; nothing without a sampler.
     fn sampled(&mut self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Vec<(u32, u64)> {
         let Some(sampler) = &mut self.sampler else { return Vec::new() };
         let (mut sampled, mut before) = (Vec::new(), 0);
@@ -209,7 +209,7 @@ impl Queue {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Returns the queue with a spill.
+    /// Returns the queue with a spill; `None` for none.
     #[must_use]
     pub fn with(self, spill: Option<Spill>) -> Self {
         Self { spill: spill.map(Mutex::new), ..self }
@@ -220,7 +220,8 @@ impl Queue {
         self.state().sampler = Some(sampler);
     }
 
-    /// Adds the events of a chunk to memory, and wakes a client if a batch may be ready.
+    /// Adds the events of a chunk to memory, and wakes a client if a batch may be ready. Releases the lock `state`.
+    /// Does nothing for a chunk without events.
     fn keep(&self, mut state: MutexGuard<'_, State>, chunk: Chunk) {
         let count = chunk.events.len();
         if count == 0 {
@@ -310,8 +311,8 @@ impl Queue {
         }
     }
 
-    /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the
-    /// request stored no event, so the back-off doubles.
+    /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the request
+    /// settled no event, so the back-off doubles; otherwise it starts again at 100 ms.
     pub fn put_back(&self, mut in_flight: InFlightBatch, stuck: bool) {
         in_flight.ready = None;
         let mut state = self.state();
@@ -352,15 +353,15 @@ impl Queue {
         }
     }
 
-    /// Returns whether events are flowing: the last event taken arrived during the last `within`, or some are not
-    /// stored yet.
+    /// Returns whether events are flowing at `now`: the last event taken arrived during the last `within`, or some are
+    /// not stored yet.
     pub fn flows(&self, now: Instant, within: Duration) -> bool {
         let state = self.state();
         let waits = state.waiting + state.spilled + state.away + state.kept.len() > 0;
         waits || state.newest.is_some_and(|newest| now.saturating_duration_since(newest) <= within)
     }
 
-    /// Returns the queue length and totals.
+    /// Returns the current number of waiting events, peak sizes, and totals of the spill.
     pub fn standing(&self) -> QueueState {
         let state = self.state();
         let kept = |in_flight: &InFlightBatch| in_flight.left.as_ref().map_or(in_flight.batch.events.len(), Vec::len);

@@ -42,8 +42,8 @@ impl Queue {
         written.map(drop).map_err(words)
     }
 
-    /// Moves spilled chunks back into memory when there is room; returns when the queue is finished. Reports unreadable
-    /// chunks to `say`.
+    /// Moves spilled chunks back into memory when there is room; blocks until the queue is finished. Reports
+    /// unreadable chunks to `say`. Returns at once without a spill.
     pub fn read_back(&self, say: impl Fn(String)) {
         let Some(spill) = &self.spill else { return };
         loop {

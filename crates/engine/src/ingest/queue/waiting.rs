@@ -39,7 +39,7 @@ impl Queue {
         !self.is_closed()
     }
 
-    /// Blocks until `due`; returns false if the queue was closed.
+    /// Blocks until `due`, or until the queue is closed; returns false in the second case.
     pub fn sleep_until(&self, due: Instant) -> bool {
         let mut state = self.state();
         loop {
@@ -99,7 +99,7 @@ impl Queue {
         self.change(|state| (state.ended, state.closed) = (!state.closed, true));
     }
 
-    /// Finishes the queue: clients take no more events, and the spill files are deleted.
+    /// Closes and finishes the queue: readers and clients stop, and the spill files are deleted with their events.
     pub fn finish(&self) {
         self.change(|state| (state.closed, state.finished) = (true, true));
         self.drain.notify_all();

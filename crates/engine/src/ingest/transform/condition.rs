@@ -40,7 +40,7 @@ impl Condition {
         })
     }
 
-    /// Returns whether a line satisfies it. Fails if an object on the way to a field has duplicate members.
+    /// Returns whether a line satisfies the condition. Fails if an object on the way to a field has duplicate members.
     pub(super) fn holds(&self, object: &mut Object<'_>) -> Result<bool, String> {
         match self {
             Self::Field(field, test) => Ok(test.holds(object.find(&field.names)?)),

@@ -116,14 +116,13 @@ struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    /// Creates an expansion without fields.
+    /// Creates an expansion without fields. `custom`: further patterns by name, which replace base patterns.
     fn new(custom: &'a BTreeMap<String, String>) -> Self {
         Self { custom, fields: Vec::new(), length: 0 }
     }
 
-    /// Returns a pattern as a regular expression, with its references replaced. Refuses one longer than 64 KiB.
-    /// `depth`:
-    /// nesting of references.
+    /// Returns a pattern as a regular expression, with its references replaced, and collects their fields. Refuses an
+    /// invalid reference, and more than 64 KiB with the references. `depth`: nesting of references.
     fn expand(&mut self, pattern: &str, depth: usize) -> Result<String, PlanError> {
         // Nested references must not fill the memory.
         self.length += pattern.len();
@@ -145,8 +144,8 @@ impl<'a> Expansion<'a> {
         Ok(out)
     }
 
-    /// Returns the regular expression of `NAME`, `NAME:field` or `NAME:field:type`, and stores its field. `depth`:
-    /// nesting of references, up to 32.
+    /// Returns the regular expression of `NAME`, `NAME:field` or `NAME:field:type`, and stores its field. Refuses
+    /// another form, an unknown pattern and an invalid field. `depth`: nesting of references, up to 32.
     fn reference(&mut self, reference: &str, depth: usize) -> Result<String, PlanError> {
         let mut parts = reference.split(':');
         let (name, field, to, more) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());

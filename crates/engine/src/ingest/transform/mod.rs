@@ -252,7 +252,8 @@ enum Node<'a> {
 struct Object<'a>(Vec<(Cow<'a, [u8]>, Node<'a>)>);
 
 impl<'a> Node<'a> {
-    /// Returns the members of an object, which it parses if necessary; `None` for other values.
+    /// Returns the members of an object, which it parses if necessary; `None` for other values. Fails if the object
+    /// has duplicate members.
     fn object(&mut self) -> Result<Option<&mut Object<'a>>, String> {
         if let Self::Json(Cow::Borrowed(json)) = self
             && json.starts_with(b"{")
@@ -282,12 +283,13 @@ impl<'a> Object<'a> {
         Ok(Self(members))
     }
 
-    /// Returns the index of the member with this name.
+    /// Returns the index of the member with this name; `None` if there is none.
     fn position(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|(known, _)| **known == *name)
     }
 
-    /// Returns the value of the field at the path `names`; `None` if it is missing.
+    /// Returns the value of the field at the path `names`; `None` if it is missing or a value on the way is not an
+    /// object. Fails if an object on the way has duplicate members.
     fn find(&mut self, names: &[Vec<u8>]) -> Result<Option<&mut Node<'a>>, String> {
         let Some((first, rest)) = names.split_first() else { return Ok(None) };
         let Some(at) = self.position(first) else { return Ok(None) };
@@ -298,7 +300,8 @@ impl<'a> Object<'a> {
         node.object()?.map_or(Ok(None), |object| object.find(rest))
     }
 
-    /// Removes the field at the path `names` and returns its value; `None` if it is missing.
+    /// Removes the field at the path `names` and returns its value; `None` if it is missing. Fails if an object on the
+    /// way has duplicate members.
     fn take(&mut self, names: &[Vec<u8>]) -> Result<Option<Node<'a>>, String> {
         let Some((first, rest)) = names.split_first() else { return Ok(None) };
         let Some(at) = self.position(first) else { return Ok(None) };
@@ -309,7 +312,7 @@ impl<'a> Object<'a> {
     }
 
     /// Sets the field at the path `names`, and creates the objects around it. Fails if a value on the way is not an
-    /// object.
+    /// object, or has duplicate members.
     fn put(&mut self, names: &[Vec<u8>], value: Node<'a>) -> Result<(), String> {
         let Some((first, rest)) = names.split_first() else { return Ok(()) };
         let at = self.position(first).unwrap_or_else(|| {
@@ -408,7 +411,8 @@ fn wanted(to: FieldType) -> &'static str {
     }
 }
 
-/// Converts the content of a value to JSON of another type; `None` if it does not fit.
+/// Converts the content of a value to JSON of another type; `None` if it does not fit. Text and times become JSON
+/// strings, unchecked.
 fn convert_text(text: &str, to: FieldType) -> Option<Vec<u8>> {
     match to {
         FieldType::Integer => integer(text).map(String::into_bytes),
@@ -455,8 +459,9 @@ fn integer(number: &str) -> Option<String> {
     })
 }
 
-/// Formats a JSON time in UTC, as strftime does. `from`: the format of the time, unless it is ISO 8601 or
-/// milliseconds since 1970.
+/// Formats a JSON time in UTC, in the strftime format `format`. `from`: the strptime format of the time; `None` for
+/// ISO 8601 or milliseconds since 1970. Fails if the value is not a time, seems to have another unit, or is outside
+/// the years 0 to 9999.
 fn date(json: &[u8], from: Option<&str>, format: &str) -> Result<String, String> {
     let milliseconds = match from {
         Some(from) => text(json).and_then(|text| parsed(from, &text)),
@@ -484,8 +489,8 @@ fn parsed(format: &str, text: &str) -> Option<i64> {
     Offset::UTC.to_timestamp(broken_down.to_datetime().ok()?).ok().map(|at| at.as_millisecond())
 }
 
-/// Returns the value of an expression as JSON. `operands`: the fields of `object` that it reads. Fails if one is
-/// missing or has the wrong type.
+/// Returns the value of an expression as JSON. `operands`: paths of the fields of `object` that it reads. Fails if one
+/// is missing or has the wrong type.
 fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -> Result<Vec<u8>, String> {
     let mut values = Vec::with_capacity(operands.len());
     for path in operands {
@@ -515,8 +520,8 @@ fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -
     }
 }
 
-/// Combines JSON numbers by `exact`, if all are integers, or by `float`. Fails if a value is not a number, or if the
-/// result is too large.
+/// Combines JSON numbers by `exact`, if all are integers, or by `float`. `values`: path and JSON of each. Fails if a
+/// value is not a number, or if the result is too large.
 fn combined(
     values: &[(&Path, Vec<u8>)],
     exact: fn(i64, i64) -> Option<i64>,

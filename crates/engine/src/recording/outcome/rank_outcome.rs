@@ -60,7 +60,8 @@ pub struct Unreachable {
 }
 
 impl RankOutcome {
-    /// Adds the outcome of other ranks of the same phase. Fails if the plans differ.
+    /// Adds the outcome of other ranks of the same phase: sums of counts, latest times, worst clock, all hosts and
+    /// ranks. Fails if the plans differ.
     pub fn add(&mut self, other: Self) -> Result<(), String> {
         if self.plan != other.plan {
             return Err("these are parts of different plans: all ranks need the same plan and version".into());

@@ -177,8 +177,7 @@ impl Cell {
     }
 
     /// Counts one attempt: its bytes, its host, its documents, and the thread's new reconnections and connection
-    /// setups.
-    /// Stored documents count even if the bulk request failed. `in_window`: it ended in the measured window.
+    /// setups. Stored documents count even if the bulk request failed. `in_window`: it ended in the measured window.
     #[inline]
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
@@ -198,7 +197,8 @@ impl Cell {
         record(self.failure.get_or_insert_with(histogram), duration);
     }
 
-    /// Counts the generator's overhead in a success that took `service`.
+    /// Counts the generator's overhead in a success with the service time `service`; as unstamped if the overhead is
+    /// unknown.
     #[cold]
     pub(super) fn stamp(&mut self, overhead: Overhead, service: Duration) {
         let Some(share) = overhead.total() else {
@@ -217,7 +217,7 @@ impl Cell {
         record(self.abandoned.get_or_insert_with(histogram), wait);
     }
 
-    /// Returns the four histograms with their names in the records; `None` for a rare one that is empty.
+    /// Returns the four histograms of the rows and the log, with their names; `None` for a rare one that was not used.
     pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 4] {
         [
             ("response", Some(&self.response)),
@@ -227,7 +227,7 @@ impl Cell {
         ]
     }
 
-    /// Returns the histograms that only the log has, with their names there; `None` for an empty one.
+    /// Returns the histograms that only the log has, with their names there; `None` for one that was not used.
     pub fn further_measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 3] {
         [
             ("abandoned", self.abandoned.as_ref()),

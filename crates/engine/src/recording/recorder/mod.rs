@@ -93,12 +93,14 @@ impl Recorder {
         }
     }
 
-    /// Returns the recorder, which also counts requests against `deadlines`: times after a request was due.
+    /// Returns the recorder with `deadlines`, times after a request was due: it counts the requests that meet or miss
+    /// each.
     pub fn with_deadlines(self, deadlines: Vec<Duration>) -> Self {
         Self { deadlines, ..self }
     }
 
-    /// Returns the recorder. `on`: it also records the generator's overhead by the kernel's timestamps.
+    /// Returns the recorder. `on`: it also records the generator's overhead by the kernel's timestamps, where replies
+    /// have it.
     pub fn with_kernel_timestamps(self, on: bool) -> Self {
         Self { kernel_timestamps: on, ..self }
     }
@@ -152,7 +154,8 @@ impl Recorder {
         }
     }
 
-    /// Counts a finished request against the deadlines that no end of a second has counted yet.
+    /// Counts a finished request as met or missed for each deadline, unless the end of a second has counted it as
+    /// missed already.
     fn count_deadlines(&mut self, slot: usize, Times { scheduled, started, .. }: Times, reply: &Reply) {
         let began = self.second_ends - SECOND;
         let counts = &mut self.interval.cell(slot, scheduled >= self.measured_from).deadlines;
@@ -171,8 +174,8 @@ impl Recorder {
         }
     }
 
-    /// Records a failed attempt that will be retried: its bytes, host, message and stored documents. The
-    /// request itself is recorded after its last attempt.
+    /// Records a failed attempt that will be retried: its bytes, host, message and stored documents. The request
+    /// itself is recorded after its last attempt. Hands over seconds that have passed.
     pub fn attempt(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, times.ends);
@@ -185,7 +188,7 @@ impl Recorder {
         }
     }
 
-    /// Records a poll that did not find the write yet. It counts as a retried attempt, not as a failure.
+    /// Records a poll that did not find the write yet, as a retried attempt without a failure message.
     pub fn saw_nothing(&mut self, slot: usize, times: Times, reply: &Reply, waiting: &Waiting) {
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, times.ends);
@@ -237,14 +240,14 @@ impl Recorder {
         }
     }
 
-    /// Records a request that was due and not sent. `now`: the current time, which may end seconds.
+    /// Records a request that was due and not sent. `now`: the current time; seconds that have passed are handed over.
     pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Records the event-loop checks due by `now`, although only this one took place, and hands over seconds that
-    /// have passed. Returns when the next check is due.
+    /// Records the lag of each event-loop check that was due by `now`, including missed ones, and hands over seconds
+    /// that have passed. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.monitor.look(now, &mut self.interval.watch)

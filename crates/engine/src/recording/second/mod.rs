@@ -86,8 +86,8 @@ struct Words {
 }
 
 impl Second {
-    /// Creates the record of rank `rank` from the sum over its workers. `plan`: fingerprint of the plan. `hosts`: names
-    /// of its nodes.
+    /// Creates the record of rank `rank` from the sum over its workers. `plan`: fingerprint of the plan. `hosts`:
+    /// names of its nodes, by their numbers in `sum`. `state`: of its streams and counters.
     pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
         let cells = sum.used_cells().map(|(slot, measured, cell)| {
             let nodes = cell.nodes.iter().enumerate().filter(|(_, served)| served.requests > 0);
@@ -142,7 +142,7 @@ impl Second {
         second
     }
 
-    /// Parses the output of [`Self::to_bytes`], or returns the error.
+    /// Parses the output of [`Self::to_bytes`]; fails for other bytes, and for histograms of another layout.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("cannot parse a second: {error}"))?;
         let histograms = second.cells.values().flat_map(|part| {

@@ -64,7 +64,7 @@ impl Sparse {
         self.0.iter().map(|(gap, _)| u64::from(*gap) + 1).sum::<u64>() <= COUNTERS
     }
 
-    /// Iterates over indices and counts.
+    /// Iterates over the index and count of each non-zero counter.
     fn counters(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut next = 0;
         self.0.iter().map(move |(gap, count)| {
@@ -75,14 +75,14 @@ impl Sparse {
     }
 }
 
-/// Returns the index of the counter that counts a value.
+/// Returns the index of the histogram counter for a value in ns.
 fn place(value: u64) -> u64 {
     // Number of halvings until the value is below EXACT: the counter's unit is that power of two.
     let halvings = u64::from((value / EXACT).checked_ilog2().map_or(0, |halvings| halvings + 1));
     halvings * (EXACT / 2) + (value >> halvings)
 }
 
-/// Returns the smallest value that the counter with index `place` counts.
+/// Returns the smallest value, in ns, of the histogram counter with index `place`.
 fn value(place: u64) -> u64 {
     let halvings = (place / (EXACT / 2)).saturating_sub(1);
     (place - halvings * (EXACT / 2)) << halvings

@@ -204,8 +204,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Adds the requests of a second, and returns the share that missed the deadline in the condition's last
-    /// seconds; 0 while the window is shorter.
+    /// Adds the requests of a second, and returns the share that missed the deadline in the condition's last `seconds`
+    /// seconds; 0 while there are fewer.
     fn missed_share(&mut self, counts: DeadlineCounts) -> f64 {
         self.recent.push_back(counts);
         if (self.recent.len() as u64) < self.condition.seconds {

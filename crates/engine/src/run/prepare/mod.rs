@@ -243,8 +243,8 @@ impl Counters {
         })
     }
 
-    /// Records that a stream uses its counters. Refuses a counter that another stream uses, which would repeat its
-    /// numbers, and a journey with two counters.
+    /// Records that stream `stream` uses its counters. Refuses a counter that another stream uses, which would repeat
+    /// its numbers, and a journey or group with two counters.
     fn claim<D: Driver>(
         &mut self,
         stream_plan: &StreamPlan<D>,
@@ -288,7 +288,8 @@ fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(),
     Ok(())
 }
 
-/// Creates a runtime for the few requests to the target before the load.
+/// Creates a Tokio runtime for the few requests to the target before the load. Fails if the process has run out of
+/// file descriptors.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| PlanError::machine(format!("cannot start a runtime: {e}")))

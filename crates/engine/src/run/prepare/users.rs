@@ -116,8 +116,9 @@ fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
     shares.filter_map(|share| share.among(users.min(clients))).map(|share| share.count(users)).sum()
 }
 
-/// Compiles the journey of a stream's users into `stream_plan`. Returns the clock that the users share, if any. Refuses
-/// settings that users or several ranks do not support. `together`: ranks exchange their state.
+/// Compiles the journey of a stream's users into `stream_plan`. Returns the clock that the users share; `None` without
+/// users or with a scaled clock. Refuses settings that users or several ranks do not support, and loop counters
+/// without users. `together`: ranks exchange their state.
 pub fn join<D: Driver>(
     plan: &Plan,
     stream: &Stream,

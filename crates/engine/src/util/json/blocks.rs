@@ -15,7 +15,8 @@ pub struct Container {
 
 const BLOCK: usize = 64;
 
-/// Measures the object or array that `text` begins with; `None` if it is incomplete.
+/// Measures the object or array that `text` begins with; `None` if it is incomplete. Does not check that it is valid
+/// JSON.
 pub fn container(text: &[u8]) -> Option<Container> {
     let mut scan = Scan::default();
     let blocks = text.chunks_exact(BLOCK);
@@ -44,7 +45,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Scans a block; returns the offset after the outermost container's end if it lies here.
+    /// Scans a block; returns the offset in it after the outermost container's end, `None` if that lies in a later
+    /// block.
     fn block(&mut self, block: &[u8; BLOCK]) -> Option<usize> {
         let escaped = self.escaped(equal(block, b'\\'));
         let quotes = equal(block, b'"') & !escaped;
@@ -120,7 +122,7 @@ fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     equal_bytes(block, byte)
 }
 
-/// Like `equal`, byte by byte.
+/// Returns a mask of the bytes equal to `byte`, without SIMD instructions.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn equal_bytes(block: &[u8; BLOCK], byte: u8) -> u64 {
     block.iter().enumerate().fold(0, |mask, (i, &other)| mask | (u64::from(other == byte) << i))

@@ -27,7 +27,8 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Creates a cursor at a member's value in the object `bytes`; `None` if the member is missing.
+    /// Creates a cursor at a member's value in the object `bytes`; `None` if the member is missing. Fails if `bytes`
+    /// are not an object.
     pub fn member(bytes: &'a [u8], name: &[u8]) -> Result<Option<Self>, Unexpected> {
         let mut value = None;
         Self::new(bytes).object(|member, cursor| {
@@ -40,8 +41,9 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Iterates over the members of an object. Calls `member` with each name and the cursor at the value,
-    /// which it must read or skip. Stops when it returns false.
+    /// Iterates over the members of an object, which must begin here after white space. Calls `member` with each name
+    /// and the cursor at the value, which it must read or skip. Stops when it returns false, and leaves the cursor
+    /// there.
     pub fn object(
         &mut self,
         mut member: impl FnMut(&[u8], &mut Self) -> Result<bool, Unexpected>,
@@ -68,8 +70,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Iterates over the elements of an array. Calls `element` with each index and the cursor at the value, which it
-    /// must read or skip. Stops when it returns false.
+    /// Iterates over the elements of an array, which must begin here after white space. Calls `element` with each
+    /// index and the cursor at the value, which it must read or skip. Stops when it returns false, and leaves the
+    /// cursor there.
     pub fn array(
         &mut self,
         mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,
@@ -95,7 +98,7 @@ impl<'a> Cursor<'a> {
         Err(Unexpected)
     }
 
-    /// Consumes a value and returns its JSON as written.
+    /// Consumes a value and returns its JSON as written, without white space around it. Fails at the end of the text.
     pub fn value(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let start = self.at;
@@ -103,7 +106,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// Skips a value.
+    /// Consumes a value. Fails at the end of the text, or if no value begins here.
     pub fn skip(&mut self) -> Result<(), Unexpected> {
         match self.next()? {
             b'"' => self.raw_string().map(drop),
@@ -112,17 +115,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips an array; returns the number of objects directly in it.
+    /// Consumes an array; returns the number of objects directly in it. Fails for other values.
     pub fn objects_in_array(&mut self) -> Result<u64, Unexpected> {
         if self.next()? == b'[' { self.container() } else { Err(Unexpected) }
     }
 
-    /// Skips white space; returns whether an object begins there.
+    /// Skips white space; returns whether an object begins there. Fails at the end of the text.
     pub fn at_object(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'{')
     }
 
-    /// Skips white space; returns whether an array begins there.
+    /// Skips white space; returns whether an array begins there. Fails at the end of the text.
     pub fn at_array(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'[')
     }
@@ -141,7 +144,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(self.scalar()?).ok().and_then(|digits| digits.parse().ok()).ok_or(Unexpected)
     }
 
-    /// Reads a string and returns it unescaped; copies it only if it has escapes.
+    /// Consumes a string and returns it unescaped; copies it only if it has escapes. Fails for other values.
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         let start = self.at;
         let (inside, escapes) = self.raw_string()?;
@@ -153,7 +156,7 @@ impl<'a> Cursor<'a> {
         Ok(Cow::Owned(text.into_bytes()))
     }
 
-    /// Skips white space and returns the next byte without consuming it.
+    /// Skips white space and returns the next byte without consuming it. Fails at the end of the text.
     fn next(&mut self) -> Result<u8, Unexpected> {
         while let Some(byte) = self.bytes.get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -174,7 +177,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a string without unescaping; returns the text between its quotes and whether it has escapes.
+    /// Skips white space and consumes a string. Returns the bytes between its quotes, not unescaped, and whether they
+    /// have escapes. Fails for other values, and for a string without an end.
     fn raw_string(&mut self) -> Result<(&'a [u8], bool), Unexpected> {
         self.expect(b'"')?;
         let start = self.at;
@@ -192,7 +196,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a number or word, as written.
+    /// Skips white space and consumes a number, `true`, `false` or `null`; returns it as written, unchecked. Fails for
+    /// other values.
     fn scalar(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let rest = &self.bytes[self.at..];
@@ -202,7 +207,8 @@ impl<'a> Cursor<'a> {
         if length == 0 { Err(Unexpected) } else { Ok(&rest[..length]) }
     }
 
-    /// Skips an object or array; returns the number of objects directly in it.
+    /// Consumes the object or array that begins at the cursor; returns the number of objects directly in it. Fails if
+    /// it is incomplete.
     fn container(&mut self) -> Result<u64, Unexpected> {
         let container = blocks::container(&self.bytes[self.at..]).ok_or(Unexpected)?;
         self.at += container.length;
