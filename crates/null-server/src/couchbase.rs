@@ -40,8 +40,8 @@ impl Couchbase {
 }
 
 impl Protocol for Couchbase {
-    /// Answers complete key-value requests, and HTTP requests with the configuration. Refuses other bytes and long
-    /// requests.
+    /// Answers complete key-value requests, and HTTP requests with the configuration; returns the number of bytes of
+    /// these requests. Refuses other bytes and long requests.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some(first) = read.get(taken) {

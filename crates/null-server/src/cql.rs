@@ -77,7 +77,8 @@ impl Cql {
         }
     }
 
-    /// Appends the result of a statement: rows, the keyspace, or nothing. Returns the answer's opcode.
+    /// Appends the result of a statement: rows of a SELECT, the keyspace of a USE, nothing for others, or the error
+    /// for an unknown table. Returns the answer's opcode.
     fn execute(&self, statement: &str, out: &mut Vec<u8>) -> io::Result<u8> {
         if let Some(selection) = Selection::read(statement) {
             let Some(rows) = self.rows(selection.table) else { return Ok(unconfigured(out)) };
@@ -99,7 +100,8 @@ impl Cql {
         Ok(opcode::RESULT)
     }
 
-    /// Appends the result of preparing a statement: its id, its markers and its columns. Returns the answer's opcode.
+    /// Appends the result of preparing a statement: its id, its markers and its columns, or the error for an unknown
+    /// table. Returns the answer's opcode.
     fn prepare(&self, statement: &str, out: &mut Vec<u8>) -> io::Result<u8> {
         let selection = Selection::read(statement);
         if selection.as_ref().is_some_and(|selection| self.rows(selection.table).is_none()) {
@@ -168,7 +170,7 @@ impl Cql {
 }
 
 impl Protocol for Cql {
-    /// Answers complete requests. Refuses frames over 64 MiB.
+    /// Answers complete requests; returns the number of their bytes. Refuses frames over 64 MiB and unknown requests.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some(header) = read[taken..].first_chunk::<HEADER>() {
@@ -204,7 +206,7 @@ impl<'a> Selection<'a> {
         Some(Self { list, table: rest.split(' ').next().unwrap_or(rest) })
     }
 
-    /// Returns the names of the selected columns, without quotes.
+    /// Iterates over the names of the selected columns, without quotes.
     fn columns(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list.split(", ").map(|name| name.trim_matches('"'))
     }
@@ -248,7 +250,7 @@ enum Cell {
 }
 
 impl Cell {
-    /// Appends the length and the value.
+    /// Appends the length of the value in bytes, 32 bits, and the value.
     fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         int(out, 0);
@@ -281,19 +283,20 @@ fn unconfigured(out: &mut Vec<u8>) -> u8 {
     opcode::ERROR
 }
 
-/// Reads a string with a length prefix of `bytes` bytes at the start of `body`.
+/// Returns the string with a length prefix of `bytes` bytes at the start of `body`. Refuses an incomplete string, and
+/// one that is not UTF-8.
 fn text(body: &[u8], bytes: usize) -> io::Result<&str> {
     let length = body.iter().take(bytes).fold(0, |length, byte| length << 8 | usize::from(*byte));
     let text = body.get(bytes..bytes + length).and_then(|text| std::str::from_utf8(text).ok());
     text.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Appends a 16-bit number.
+/// Appends a 16-bit number, big-endian.
 fn short(out: &mut Vec<u8>, number: u16) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// Appends a 32-bit number.
+/// Appends a 32-bit number, big-endian.
 fn int(out: &mut Vec<u8>, number: i32) {
     out.extend_from_slice(&number.to_be_bytes());
 }

@@ -47,7 +47,8 @@ enum Kind {
 }
 
 impl Protocol for Http {
-    /// Answers complete requests; counts the lines of bulk requests without keeping them. Refuses heads over 16 KiB.
+    /// Answers complete requests; counts the lines of bulk requests without keeping them. Returns the number of
+    /// processed bytes, which may end within a body. Refuses heads over 16 KiB.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         loop {
@@ -112,7 +113,7 @@ fn kind_of(head: &[u8]) -> Kind {
     }
 }
 
-/// Returns the body's length, or 0 if the head states none.
+/// Returns the body's length in bytes that the head states; 0 if it states none.
 fn length_of(head: &[u8]) -> usize {
     const NAME: &[u8] = b"content-length:";
     head.split(|byte| *byte == b'\n')

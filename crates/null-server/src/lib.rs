@@ -53,8 +53,8 @@ pub struct NullServer {
 }
 
 impl NullServer {
-    /// Starts a server for that driver's protocol on a free loopback port, in its own thread. Returns `Unsupported` for
-    /// a driver whose protocol is not implemented.
+    /// Starts a server for that driver's protocol on a free loopback port, in its own thread. Fails with `Unsupported`
+    /// for a driver whose protocol is not implemented, and if a port cannot be opened or a thread cannot start.
     pub fn start(driver: &str) -> io::Result<Self> {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),
@@ -85,12 +85,12 @@ impl NullServer {
         Ok(Self { address, _port: port, faults, end, thread: Some(thread) })
     }
 
-    /// Stops answering, like a process stopped by a signal.
+    /// Stops answering until `resume`, like a process stopped by a signal.
     pub fn pause(&self) {
         self.faults.send_modify(|faults| faults.paused = true);
     }
 
-    /// Answers again, including the requests received meanwhile.
+    /// Answers again after `pause` or `cut`, including the requests received meanwhile.
     pub fn resume(&self) {
         self.faults.send_modify(|faults| faults.paused = false);
     }
@@ -127,7 +127,7 @@ impl Drop for NullServer {
     }
 }
 
-/// Binds a socket to an address, which other sockets of this process may share.
+/// Binds a socket to an IPv4 address, which other sockets of this process may share. Fails if it is in use.
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -135,12 +135,13 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Returns a listener at an address.
+/// Returns a listener at an IPv4 address; fails if it is in use. Needs a Tokio runtime.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     bind(address)?.listen(BACKLOG)
 }
 
-/// Accepts connections, again after each kill. Returns if the server is dropped or cannot listen again.
+/// Accepts connections at `address`, again after each kill. `protocol` creates the state of a connection. Returns if
+/// the server is dropped or cannot listen again.
 async fn live(
     mut listener: TcpListener,
     address: SocketAddr,
@@ -157,7 +158,8 @@ async fn live(
     }
 }
 
-/// Accepts connections until the server is killed, then closes them.
+/// Accepts and serves connections until the server is killed or dropped, or accepting fails; then closes them.
+/// `protocol` creates the state of a connection.
 async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, protocol: impl Fn() -> Box<dyn Protocol>) {
     let mut connections = JoinSet::new();
     loop {
@@ -178,7 +180,8 @@ async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, pro
     }
 }
 
-/// Answers the requests of one connection until it closes. Waits while paused; stays silent after a cut.
+/// Answers the requests of one connection until it closes. Waits while paused; never returns after a cut. Fails if the
+/// connection breaks or its bytes violate the protocol.
 async fn serve(
     stream: TcpStream,
     mut faults: watch::Receiver<Faults>,
@@ -215,7 +218,7 @@ async fn serve(
     }
 }
 
-/// Writes all answers to a connection.
+/// Writes all answers to a connection; waits while it is full. Fails if it breaks.
 async fn send(stream: &TcpStream, answers: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     while sent < answers.len() {

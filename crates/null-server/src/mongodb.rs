@@ -19,6 +19,7 @@ pub struct Mongo {
 }
 
 impl Default for Mongo {
+    /// Creates the state of a connection.
     fn default() -> Self {
         let batch = [rawdoc! {"_id": "key", "field": "value"}];
         let batch: bson::RawArrayBuf = batch.into_iter().collect();
@@ -28,7 +29,7 @@ impl Default for Mongo {
 }
 
 impl Protocol for Mongo {
-    /// Answers complete commands. Refuses other kinds of messages.
+    /// Answers complete commands; returns the number of their bytes. Refuses other kinds of messages and invalid BSON.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((number, command, length)) = message(&read[taken..])? {
@@ -46,7 +47,8 @@ impl Protocol for Mongo {
 }
 
 impl Mongo {
-    /// Returns the answer to a command; `None` stands for the answer with a document. Refuses invalid BSON.
+    /// Returns the answer to a command; `None` for `find`, whose answer is the constant one with a document. Refuses
+    /// invalid BSON.
     fn answer(&self, command: &RawDocument) -> io::Result<Option<RawDocumentBuf>> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
         let Some(first) = command.iter().next() else { return Err(io::ErrorKind::InvalidData.into()) };

@@ -35,7 +35,7 @@ struct Statement {
 }
 
 impl Statement {
-    /// Reads whether a statement is a SELECT, and counts its `$` as parameters.
+    /// Creates a statement from its text: whether it is a SELECT, and the number of `$` in it as its parameters.
     fn new(text: &[u8]) -> Self {
         let values = memchr::memchr_iter(b'$', text).count() as u16;
         Self { reads: text.starts_with(b"SELECT"), values }
@@ -43,7 +43,7 @@ impl Statement {
 }
 
 impl Protocol for Postgres {
-    /// Answers complete messages. Refuses malformed ones.
+    /// Answers complete messages; returns the number of their bytes. Refuses malformed ones.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         // The first message of a connection lacks the kind byte.
@@ -59,7 +59,7 @@ impl Protocol for Postgres {
 }
 
 impl Postgres {
-    /// Answers the first message: refuses TLS, admits any user. Closes a connection that cancels a query.
+    /// Answers the first message of a connection: refuses TLS, admits any user. Fails for one that cancels a query.
     fn begin(&mut self, body: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
         match body.first_chunk().map(|code| u32::from_be_bytes(*code)) {
             Some(TLS) => answers.push(b'N'),
@@ -74,7 +74,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Answers a message of this kind. Refuses unknown kinds and statements.
+    /// Answers a message of kind `kind`, its first byte. Refuses unknown kinds and statements.
     fn answer(&mut self, kind: u8, body: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
         match kind {
             b'Q' => question(body, answers),
@@ -106,13 +106,13 @@ impl Postgres {
         Ok(())
     }
 
-    /// Returns the prepared statement of that name, or an error.
+    /// Returns the prepared statement of that name; fails if there is none.
     fn statement(&self, name: &[u8]) -> io::Result<Statement> {
         self.statements.get(name).copied().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
-/// Answers a query of the simple protocol: server information, or the columns of the table.
+/// Answers a query of the simple protocol: server information, the columns of the table, or no rows for another one.
 fn question(body: &[u8], answers: &mut Vec<u8>) {
     let asks_for = |word: &[u8]| memchr::memmem::find(body, word).is_some();
     if asks_for(b"pg_is_in_recovery") {
@@ -154,7 +154,7 @@ fn columns(answers: &mut Vec<u8>, columns: &[(&str, u32)]) {
     add(answers, b'T', &body);
 }
 
-/// Appends a row of these values.
+/// Appends a row of values, each in the form in which it is sent.
 fn row(answers: &mut Vec<u8>, cells: &[&[u8]]) {
     let mut body = (cells.len() as u16).to_be_bytes().to_vec();
     for cell in cells {
@@ -164,14 +164,14 @@ fn row(answers: &mut Vec<u8>, cells: &[&[u8]]) {
     add(answers, b'D', &body);
 }
 
-/// Appends a message of this kind.
+/// Appends a message: its kind, its length and `body`.
 fn add(answers: &mut Vec<u8>, kind: u8, body: &[u8]) {
     answers.push(kind);
     answers.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     answers.extend_from_slice(body);
 }
 
-/// Splits off a zero-terminated string at the start. Returns it and the rest.
+/// Splits off a zero-terminated string at the start. Returns it and the rest; fails without a zero.
 fn text(body: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let end = memchr::memchr(0, body).ok_or(io::ErrorKind::InvalidData)?;
     Ok((&body[..end], &body[end + 1..]))
@@ -181,7 +181,7 @@ fn text(body: &[u8]) -> io::Result<(&[u8], &[u8])> {
 type Message<'a> = (Option<u8>, &'a [u8], usize);
 
 /// Returns the message at the start, or `None` if it is incomplete. `has_kind`: it starts with its kind, unlike the
-/// first message of a connection.
+/// first message of a connection. Refuses a length below 4.
 fn message(read: &[u8], has_kind: bool) -> io::Result<Option<Message<'_>>> {
     let head = usize::from(has_kind);
     let Some(length) = read.get(head..).and_then(<[u8]>::first_chunk) else { return Ok(None) };

@@ -8,7 +8,7 @@ use super::Protocol;
 pub struct Redis;
 
 impl Protocol for Redis {
-    /// Answers complete commands. Refuses malformed ones.
+    /// Answers complete commands; returns the number of their bytes. Refuses malformed ones.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((name, length)) = command(&read[taken..])? {
@@ -31,6 +31,7 @@ fn answer(name: &[u8]) -> &'static [u8] {
 }
 
 /// Returns the name of the command at the start and the command's length in bytes, or `None` if it is incomplete.
+/// Refuses malformed ones.
 fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
     let Some((words, mut at)) = number(read, 0, b'*')? else { return Ok(None) };
     let mut name: &[u8] = b"";
@@ -48,7 +49,7 @@ fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
 }
 
 /// Reads the number on the line at offset `at`, which begins with `mark`. Returns it with the start of the next line,
-/// or `None` if the line is incomplete.
+/// or `None` if the line is incomplete. Refuses other lines.
 fn number(read: &[u8], at: usize, mark: u8) -> io::Result<Option<(usize, usize)>> {
     let line = &read[at..];
     let Some(end) = memchr::memchr(b'\n', line) else { return Ok(None) };
