@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Create an authority with a name, valid for `days` days from now; return its certificate and key as PEM.
+/// Create an authority with a name, valid for `days` days from now; return its certificate and key as PEM. Each call
+/// makes a new key. Raises ValueError if it cannot be made.
 #[pyfunction]
 pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     let key = KeyPair::generate().map_err(refused)?;
@@ -54,7 +55,7 @@ fn authority(name: &str) -> CertificateParams {
     params
 }
 
-/// Sets the validity from yesterday on, since the clocks of machines differ, until `days` days from now.
+/// Sets the validity from a day before now, since the clocks of machines differ, until `days` days from now.
 fn valid(params: &mut CertificateParams, days: u32) {
     let now = SystemTime::now();
     params.not_before = (now - DAY).into();

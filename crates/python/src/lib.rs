@@ -43,7 +43,8 @@ struct PyHandle(Running);
 
 #[pymethods]
 impl PyHandle {
-    /// Wait up to `seconds` for the end of the phase; return whether it has ended. Raises ValueError for a bad number.
+    /// Wait up to `seconds` for the end of the phase; return whether it has ended. Raises ValueError for a negative or
+    /// infinite number.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(py.detach(|| self.0.wait(limit)))
@@ -65,7 +66,7 @@ impl PyHandle {
     }
 
     /// Set the ends of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
-    /// the load. Raises ValueError if that time has passed, or if the plan is not `adjustable`.
+    /// the load; None changes nothing. Raises ValueError if that time has passed, or if the plan is not `adjustable`.
     #[pyo3(signature = (measured_from=None, until=None))]
     fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> PyResult<()> {
         self.0.adjust(measured_from, until).map_err(PyValueError::new_err)
@@ -83,7 +84,8 @@ impl PyHandle {
         self.0.start_time().monotonic
     }
 
-    /// Take the records of this rank's seconds since the last call, in order, each as input of `add`.
+    /// Return the records of this rank's seconds since the last call, in order, each as input of `add`, and remove
+    /// them here. Empty for a phase that `start` began.
     fn seconds<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
     }
@@ -111,13 +113,14 @@ impl PyHandle {
         PyMeasures(self.0.measures())
     }
 
-    /// Take the latest answers to the operations in the plan's `answers`, as pairs of operation and bytes.
-    /// Returns each answer once.
+    /// Return the latest answers to the operations in the plan's `answers` as pairs of operation and bytes, and remove
+    /// them here: each answer is returned once.
     fn answers<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.0.answers().into_iter().map(|(name, answer)| (name, PyBytes::new(py, &answer))).collect()
     }
 
-    /// Wait for the end and return the outcome as JSON text, the content of `outcome.json`. Call once.
+    /// Wait for the end and return the outcome as JSON text: the content of `outcome.json`, or the rank's part of it.
+    /// Raises RuntimeError if the records could not be written, or at a second call.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
         Ok(outcome.to_string())
@@ -130,12 +133,14 @@ pub struct PyMeasures(pub SharedMeasures);
 
 #[pymethods]
 impl PyMeasures {
-    /// Return the totals since the phase began as JSON text, and the present values of the last second.
+    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight of the last
+    /// second.
     fn read(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
-    /// Take the spans of sampled requests since the last call, as JSON text: `kept`, and the number `dropped`.
+    /// Return the spans of sampled requests since the last call as JSON text, `kept` and the number `dropped`, and
+    /// remove them here.
     fn spans(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.spans.take())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
@@ -188,7 +193,7 @@ impl PyPrepared {
         Self(Mutex::new(Some(prepared)))
     }
 
-    /// The RuntimeError for a phase that has already begun.
+    /// Returns the RuntimeError for a phase that has already begun.
     fn gone() -> PyErr {
         PyRuntimeError::new_err("this phase has begun already")
     }
@@ -196,8 +201,9 @@ impl PyPrepared {
 
 #[pymethods]
 impl PyPrepared {
-    /// Start the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default at
-    /// the plan's start time, or as soon as possible. Call once.
+    /// Start the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default at the
+    /// plan's start time, or as soon as possible. Raises RuntimeError at a second call, PlanRefused for a time more
+    /// than a day away or a port that cannot be opened, StartFailed if a thread cannot start.
     #[pyo3(signature = (start=None))]
     fn begin(&self, py: Python<'_>, start: Option<f64>) -> PyResult<PyHandle> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock").take();
@@ -205,8 +211,8 @@ impl PyPrepared {
         ask(py, || prepared.begin(start)).map(PyHandle)
     }
 
-    /// Create rank 0's record of the phase in `folder`. Call before `begin`. Raises PlanRefused for a time of
-    /// another clock, StartFailed if the folder cannot be written.
+    /// Create rank 0's record of the phase in `folder`. `start` as for `begin`. Raises RuntimeError after `begin`,
+    /// PlanRefused for a time more than a day away, StartFailed if the folder cannot be written.
     #[pyo3(signature = (folder, start=None))]
     fn recorder(&self, py: Python<'_>, folder: PathBuf, start: Option<f64>) -> PyResult<PyRankRecorder> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock");
@@ -232,7 +238,8 @@ fn prepare_phase_of_rank(py: Python<'_>, plan: &str) -> PyResult<PyPrepared> {
     ask(py, || prepare_rank::<AnyDriver>(plan)).map(PyPrepared::new)
 }
 
-/// Start the phase of one rank at the plan's start time: `prepare_rank(plan).begin()`.
+/// Start the phase of one rank at the plan's start time: `prepare_rank(plan).begin()`. Raises the same errors as
+/// `start`.
 #[pyfunction]
 fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
@@ -269,8 +276,8 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
     shown.into_iter().map(describe).collect()
 }
 
-/// Return each operation of the plan and its request as text, without sending it; `None` for a request that exists only
-/// during sending. Raises PlanRefused for a bad plan.
+/// Return each operation of the plan and its request as text, without sending it; `None` for a request that exists
+/// only during sending. Raises PlanRefused for a bad plan, TargetRefused if the target refuses it.
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
@@ -282,7 +289,8 @@ fn parse(plan: &str) -> PyResult<Plan> {
     serde_json::from_str(plan).map_err(|e| PlanRefused::new_err(format!("the plan cannot be read: {e}")))
 }
 
-/// Calls the engine without the interpreter's lock. Raises RuntimeError if it panics, and the exception of its error.
+/// Calls `question`, a function of the engine, without the interpreter's lock, and returns its result. Raises
+/// RuntimeError if it panics, and the exception of its error.
 fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
     let answer = py.detach(|| {
         let heard: Rc<RefCell<String>> = Rc::default();
@@ -327,13 +335,15 @@ impl PyLog {
         self.0.tags().map(str::to_owned).collect()
     }
 
-    /// Return the exact sum of a tag's histograms that start in `start..end`, seconds since the run began.
+    /// Return the exact sum of a tag's histograms that start in `start..end`, seconds since the run began; empty if
+    /// there are none. Raises OSError if a histogram cannot be decoded.
     #[pyo3(signature = (tag, start=0.0, end=f64::INFINITY))]
     fn total(&self, py: Python<'_>, tag: &str, start: f64, end: f64) -> PyResult<PyHistogram> {
         py.detach(|| self.0.total(tag, start, end)).map(PyHistogram).map_err(PyOSError::new_err)
     }
 
-    /// Return each second of a tag: its start, seconds since the run began, and its histogram.
+    /// Return each second of a tag in order: its start, seconds since the run began, and its histogram; empty for an
+    /// unknown tag. Raises OSError if a histogram cannot be decoded.
     fn seconds(&self, py: Python<'_>, tag: &str) -> PyResult<Vec<(f64, PyHistogram)>> {
         let seconds = py.detach(|| self.0.seconds(tag)).map_err(PyOSError::new_err)?;
         Ok(seconds.into_iter().map(|(start, histogram)| (start, PyHistogram(histogram))).collect())
@@ -409,7 +419,7 @@ impl PyNullServer {
         Ok(Self { server: Mutex::new(Some(server)), address })
     }
 
-    /// Stop the server.
+    /// Stop the server and wait for its thread. Does nothing if it is stopped.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.server.lock().expect("no thread panics while it holds the lock").take()));
     }

@@ -51,7 +51,7 @@ pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     sum.map_err(PyValueError::new_err)
 }
 
-/// Parses one rank's outcome.
+/// Parses one rank's outcome; fails for other JSON.
 fn read(part: &str) -> Result<RankOutcome, String> {
     serde_json::from_str(part).map_err(|error| format!("this is not a part of an outcome: {error}"))
 }
@@ -66,7 +66,7 @@ impl PyRankRecorder {
         Self(Mutex::new(recorder))
     }
 
-    /// Calls `act` with the locked recorder.
+    /// Calls `act` with the recorder, locked, and returns its result.
     fn with<T>(&self, act: impl FnOnce(&mut RankRecorder) -> T) -> T {
         act(&mut self.0.lock().expect("no thread panics while it holds the lock"))
     }
@@ -80,14 +80,15 @@ impl PyRankRecorder {
         self.with(|recorder| recorder.offset().as_secs_f64())
     }
 
-    /// Set the end of the warm-up and of the phase, in whole seconds after the start of the load.
+    /// Set the end of the warm-up and of the phase, in whole seconds after the start of the load; None leaves one
+    /// unchanged.
     #[pyo3(signature = (measured_from=None, until=None))]
     fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) {
         self.with(|recorder| recorder.adjust(measured_from, until));
     }
 
-    /// Record the next second, the sum over all ranks still running. Raises ValueError for another second or
-    /// another plan, OSError if the files cannot be written.
+    /// Record the next second, the sum `total` over all ranks still running. Raises ValueError for a second out of
+    /// order or of another plan, OSError if the files cannot be written.
     fn second(&self, py: Python<'_>, total: Vec<u8>) -> PyResult<()> {
         py.detach(|| self.with(|recorder| recorder.second(&total))).map_err(refused)
     }
@@ -107,7 +108,7 @@ impl PyRankRecorder {
         crate::PyMeasures(self.with(|recorder| recorder.measures()))
     }
 
-    /// Return whether a condition of the plan that ends the phase was met.
+    /// Return whether a condition of the plan that ends the phase was met, so that all ranks must stop.
     fn stopped_by(&self) -> bool {
         self.with(|recorder| recorder.stopped_by())
     }
