@@ -39,7 +39,7 @@ type New = fn(&GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError>;
 
 const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
     plain(order.with)?;
-    Ok(Box::new(adbids::Adbids::new(order)))
+    Ok(Box::new(adbids::Adbids::new(order)?))
 })];
 
 /// Refuses any option, for a generator without options.

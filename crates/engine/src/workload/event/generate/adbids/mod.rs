@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::{Generate, GeneratorOptions};
 use crate::pacing::profile::Profile;
 use crate::pacing::schedule::Stride;
+use crate::plan::{NEVER, PlanError};
 use crate::util::calendar;
 use crate::util::digits::{pair, push_u64};
 use crate::util::draw::{Draw, hash_name, mix};
@@ -21,6 +22,8 @@ use crate::util::math;
 use places::{COUNTRIES, regions};
 
 const SECOND: i64 = 1_000_000_000;
+/// Largest distance of a start from 1970, 230 years. The log may continue for 30 years in 64 bits of nanoseconds.
+const FARTHEST: i64 = 7_258_118_400 * SECOND;
 const WON: f64 = 0.1;
 const CLICKED: f64 = 0.01;
 
@@ -60,7 +63,7 @@ impl Exponential {
         Self { rate, max }
     }
 
-    /// Returns the quantile of a share `unit`, in [0, 1).
+    /// Returns the quantile of a share `unit`, in [0, 1): a number from 0 to `max`.
     #[inline]
     fn at(self, unit: f64) -> f64 {
         // 1 - e^-rate is the share of draws that are not redrawn.
@@ -105,10 +108,14 @@ pub struct Adbids {
 }
 
 impl Adbids {
-    /// Creates the generator of a share of the log.
-    pub fn new(order: &GeneratorOptions<'_>) -> Self {
+    /// Creates the generator of a share of the log. Refuses a start outside the years 1740 to 2199.
+    pub fn new(order: &GeneratorOptions<'_>) -> Result<Self, PlanError> {
         let stream = hash_name("adbids");
-        let start = order.start * 1_000_000;
+        let start = order.start.checked_mul(1_000_000).filter(|start| (-FARTHEST..FARTHEST).contains(start));
+        let start = start.ok_or_else(|| {
+            let start = calendar::at(order.start).map_or_else(|| order.start.to_string(), |start| start.to_string());
+            PlanError::new(format!("start must be in the years 1740 to 2199; got {start}"))
+        })?;
         let mut adbids = Self {
             seed: order.seed,
             stream,
@@ -125,13 +132,14 @@ impl Adbids {
             clock: Clock::default(),
         };
         adbids.next = adbids.bid(order.share.index);
-        adbids
+        Ok(adbids)
     }
 
-    /// Returns the number and time of bid `number`, nanoseconds since 1970; `None` beyond the last.
+    /// Returns `number` and the time of this bid, nanoseconds since 1970; `None` beyond the last, and from 30 years
+    /// after the start.
     fn bid(&self, number: u64) -> Option<(u64, i64)> {
         let seconds = (number < self.documents).then(|| self.rate.inverse(number as f64))??;
-        Some((number, self.start + (seconds * SECOND as f64) as i64))
+        (seconds < NEVER).then(|| (number, self.start + (seconds * SECOND as f64) as i64))
     }
 
     /// Appends bid `number` as JSON, and draws its win and click, which are added to the pending events. `time`:
@@ -261,13 +269,14 @@ struct Clock {
 }
 
 impl Default for Clock {
+    /// Creates a formatter at the start of 1970.
     fn default() -> Self {
         Self { second: 0, text: *b"1970-01-01T00:00:00." }
     }
 }
 
 impl Clock {
-    /// Appends nanoseconds since 1970 as `2017-03-01T12:00:00.123456789Z`.
+    /// Appends a time, given in nanoseconds since 1970, as `2017-03-01T12:00:00.123456789Z`.
     #[inline]
     fn push(&mut self, time: i64, out: &mut Vec<u8>) {
         let second = time.div_euclid(SECOND);

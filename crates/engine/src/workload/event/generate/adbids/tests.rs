@@ -20,6 +20,7 @@ fn generator(seed: u64, rate: f64, documents: u64, share: Stride) -> Adbids {
         share,
         with: &Map::new(),
     })
+    .unwrap()
 }
 
 /// Returns all lines, with their due times in ns.
@@ -140,12 +141,32 @@ fn logs_of_another_seed_or_start_have_other_ids_at_the_same_instants() {
         let rate = Profile::new(&Level::Constant(1000.0)).unwrap();
         let (start, with) = (START / 1_000_000 + start, Map::new());
         let order = GeneratorOptions { seed, rate, documents: Some(2000), start, share: WHOLE, with: &with };
-        of_kind(&log(Adbids::new(&order)), "bid").iter().map(|bid| text(bid, "/id").to_owned()).collect()
+        of_kind(&log(Adbids::new(&order).unwrap()), "bid").iter().map(|bid| text(bid, "/id").to_owned()).collect()
     };
     let first = ids(1, 0);
     assert_eq!(first.len(), 2000);
     assert!(first.is_disjoint(&ids(2, 0)));
     assert!(first.is_disjoint(&ids(1, 500)), "the second half of the one has the instants of the other's first");
+}
+
+/// Times are nanoseconds in 64 bits, which end in 2262.
+#[test]
+fn a_start_whose_times_do_not_fit_into_64_bits_is_refused() {
+    let with = Map::new();
+    let made = |start: &str| {
+        let (start, rate) = (calendar::milliseconds(start).unwrap(), Profile::new(&Level::Constant(0.95e-8)).unwrap());
+        Adbids::new(&GeneratorOptions { seed: 1, rate, documents: None, start, share: WHOLE, with: &with })
+    };
+    for start in ["0001-01-01", "2200-01-01", "2263-01-01T12:00:00", "9999-12-31"] {
+        let error = made(start).unwrap_err().message;
+        assert!(error.starts_with("start must be in the years 1740 to 2199; got "), "{error}");
+        assert!(error.contains(start), "{error}");
+    }
+    // The log ends after 30 years.
+    let bids = of_kind(&log(made("2199-12-31").unwrap()), "bid");
+    let times: Vec<&str> = bids.iter().map(|bid| &text(bid, "/time")[..10]).collect();
+    assert_eq!(times.len(), 10);
+    assert_eq!((times[0], times[9]), ("2199-12-31", "2230-01-07"));
 }
 
 /// A rate that falls to 0 ends the log.
@@ -155,7 +176,7 @@ fn a_level_that_ends_at_nothing_ends_the_log() {
     let level: Level = serde_json::from_value(level).unwrap();
     let rate = Profile::new(&level).unwrap();
     let order = GeneratorOptions { seed: 1, rate, documents: None, start: 0, share: WHOLE, with: &Map::new() };
-    assert_eq!(of_kind(&log(Adbids::new(&order)), "bid").len(), 200);
+    assert_eq!(of_kind(&log(Adbids::new(&order).unwrap()), "bid").len(), 200);
 }
 
 #[test]
