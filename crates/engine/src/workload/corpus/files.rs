@@ -43,7 +43,8 @@ impl Files {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
             let most = limits.most().map_or(u64::MAX, |documents| documents - files.documents);
-            let plain = unpacked(path, reading.mediawiki.then_some(most))?;
+            // An unpacked dump without revisions would be refused as empty: unpack at least one.
+            let plain = unpacked(path, reading.mediawiki.then_some(most.max(1)))?;
             let (map, stamp) = map(&plain)?;
             let _ = map.advise(Advice::Sequential);
             let index = Index::open(&plain, path, &map, stamp, most, reading)?;
@@ -74,8 +75,8 @@ impl Files {
         (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
     }
 
-    /// Appends `count` documents starting with number `first`, each as `prefix`, the document, and a line
-    /// end.
+    /// Appends up to `count` documents starting with number `first`, each as `prefix`, the document, and a line end;
+    /// fewer at the end of the files.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         for document in self.documents_from(first).take(count as usize) {
             out.extend_from_slice(prefix);
@@ -103,8 +104,8 @@ impl Files {
         self.pairs_from(first).map(|(_, document)| document)
     }
 
-    /// Iterates over pairs of action line and document from number `first`. The action is empty in files
-    /// without actions.
+    /// Iterates over pairs of action line and document from number `first`, to the end of the files. The action is
+    /// empty in files without actions.
     fn pairs_from(&self, first: u64) -> impl Iterator<Item = (&[u8], &[u8])> {
         let start = self.parts.partition_point(|part| part.first <= first).saturating_sub(1);
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
@@ -132,8 +133,7 @@ fn line_before(bytes: &[u8], at: usize) -> usize {
     memrchr(b'\n', text).map_or(0, |end| end + 1)
 }
 
-/// Maps a file into memory; returns the map and the file's state. Refuses an empty file, and other than regular
-/// files.
+/// Maps a file into memory; returns the map and the file's state. Refuses an empty file, and other than regular files.
 fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     let wrong = |error: &dyn std::fmt::Display| PlanError::new(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&error))?;
@@ -190,6 +190,30 @@ mod tests {
         let paths = [folder.file("a", "{\"n\": 0}\n{\"n\": 1}\nnot looked at\n"), folder.file("b", "{\"n\": 9}")];
         assert_eq!(open(&paths, Some(2)).unwrap().documents(), 2);
         assert_eq!(open(&paths[1..], Some(1)).unwrap().documents(), 1);
+    }
+
+    /// A dump of which no revision is needed does not count as an empty file.
+    #[test]
+    fn a_dump_after_the_last_required_revision_is_not_refused() {
+        let folder = Folder::new("two-dumps");
+        let revision = |id| {
+            format!(
+                "<mediawiki><page><title>T</title><id>1</id><revision><id>{id}</id><text>t</text></revision></page></mediawiki>"
+            )
+        };
+        let paths = [folder.file("a.xml", revision(7)), folder.file("b.xml", revision(8))];
+        let reading = LineOptions { mediawiki: true, ..LineOptions::default() };
+        let documents = |most| {
+            let limits = DocumentLimits { documents: Some(most), at_most: None };
+            Files::open(&paths, limits, reading).map(|files| files.documents())
+        };
+        assert_eq!((documents(1), documents(2)), (Ok(1), Ok(2)));
+        for path in &paths {
+            let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
+            for ending in [".1-revisions.ndjson", ".1-revisions.lock", ".2-revisions.ndjson", ".2-revisions.lock"] {
+                let _ = std::fs::remove_file(cache::folder().unwrap().join(cache::name(path, stamp, ending)));
+            }
+        }
     }
 
     /// Without `documents`, `at_most` limits the number of documents but does not require it.
