@@ -33,7 +33,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// State of one client, such as sockets and buffers. It connects on first use.
     type Connection: 'static;
 
-    /// Creates the driver for `target`. Resolves names; does not connect.
+    /// Creates the driver for `target`. Resolves names; does not connect. Refuses settings that the driver does not
+    /// support, and names that cannot be resolved.
     fn new(target: &Target) -> Result<Self, PlanError>;
 
     /// Returns whether a library of the driver does its I/O by Tokio. Then each worker is a Tokio runtime instead of a
@@ -153,8 +154,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Like [`Driver::execute`], for an operation that ingests events. Event indices in the batch stand for
-    /// document indices. Sending an event twice must not change the store.
+    /// Sends the events of a batch, for an operation that ingests events, as [`Driver::execute`] sends a request.
+    /// `only` and the indices in the reply are indices of events in the batch. Sending an event twice must not change
+    /// the store. By default fails without sending.
     fn ingest(
         &self,
         _connection: &mut Self::Connection,

@@ -205,6 +205,7 @@ impl<T> ClientSlot<T> {
 pub(super) struct Idle<T>(RefCell<Vec<Vec<Rc<ClientSlot<T>>>>>);
 
 impl<T> Default for Idle<T> {
+    /// Creates a pool without idle clients.
     fn default() -> Self {
         Self(RefCell::default())
     }

@@ -122,7 +122,8 @@ impl Count {
     }
 
     /// Takes the counter numbers of iteration `n` of this worker, as not finished yet, and publishes the floors.
-    /// Returns the group of the iteration and its first number. Iterations must be in ascending order.
+    /// Returns which counter the iteration uses, as an index in the stream's counters, and the first number that it
+    /// takes. Iterations must be in ascending order.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {

@@ -84,7 +84,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sends the remaining events of a batch. With routes, each operation gets the events of its kinds in a separate
-    /// request. Unstored events stay in the batch. `late`: the generator's delay.
+    /// request. Unstored events stay in the batch. `late`: the generator's delay. Returns whether no event was settled
+    /// and whether a connection failed.
     async fn send(
         &self,
         stream: &Stream,

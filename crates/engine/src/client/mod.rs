@@ -332,7 +332,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sets whether this worker has sent all of its requests of stream number `stream`.
+    /// Sets whether this worker has sent all of its requests of stream number `stream` (`ran_out`).
     fn set_ran_out(&self, stream: usize, ran_out: bool) {
         self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }

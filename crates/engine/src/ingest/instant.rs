@@ -109,7 +109,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
 }
 
-/// Returns the number of days in a month.
+/// Returns the number of days in month `month`, from 1, of a year.
 fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -119,7 +119,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the days from 1970-01-01 to a later date.
+/// Returns the days from 1970-01-01 to a later date, with month and day from 1.
 fn since_1970(year: i64, month: i64, day: i64) -> i64 {
     // Years start in March, so that the leap day is the last day. March to July and August to December both
     // have 153 days.

@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Transforms and parses a line, as [`Reader::parse`] does.
+    /// Does the work of [`Reader::parse`] for a source with a transformation.
     fn read_transformed(
         &self,
         transform: &Transform,

@@ -128,7 +128,8 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Returns the length of a byte order mark at `start`, if this is the first line; otherwise 0.
+    /// Returns the length of a byte order mark at `start`, if the line at `start..end` of the buffer is the first;
+    /// otherwise 0.
     fn mark(&self, start: usize, end: usize) -> usize {
         if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
     }

@@ -118,8 +118,8 @@ impl Port {
         })
     }
 
-    /// Accepts connections and blocks until the first bytes arrive on one of them, without reading the bytes.
-    /// Connections that send nothing are closed with their sender. Fails after `patience`.
+    /// Accepts connections and blocks until the first bytes arrive on one of them, without reading the bytes. Drops
+    /// connections that are closed by then, and those above the limit. Fails after `patience`.
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {

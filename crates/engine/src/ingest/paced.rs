@@ -50,7 +50,7 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
 }
 
 /// Queues the events of a generator, or of the files of a replay, until the end or until the queue closes. An
-/// unreadable file becomes a warning.
+/// unreadable file becomes a warning. Fails if the generator cannot be created.
 fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {

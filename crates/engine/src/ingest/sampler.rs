@@ -25,6 +25,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Creates a sampler of one event per `every` since `start`, over all ranks. `share`: the intervals of this rank.
+    /// `seed` determines the instants.
     pub fn new(start: Instant, every: Duration, share: Stride, seed: u64) -> Self {
         let mut sampler = Self { start, every, share, seed, next: share.index, due: start };
         sampler.due = sampler.instant();

@@ -143,7 +143,7 @@ impl Spill {
         Ok(Some(length))
     }
 
-    /// Creates a file without a name: it disappears when it is closed.
+    /// Creates a file without a name: it disappears when it is closed. Fails if the folder is not writable.
     fn file(&mut self) -> io::Result<SpillFile> {
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".{}", self.made));
@@ -194,8 +194,8 @@ impl SpillFile {
         })
     }
 
-    /// Reads the next chunk of the file and advances, which must not be at the end. `origin`: origin of the stored
-    /// times.
+    /// Reads the next chunk of the file and advances past it; fails at the end of the file. `origin`: origin of the
+    /// stored times.
     fn next(&mut self, origin: Instant) -> io::Result<Chunk> {
         let mut lengths = [0; LENGTHS];
         self.file.read_exact_at(&mut lengths, self.read)?;

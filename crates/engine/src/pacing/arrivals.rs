@@ -74,7 +74,8 @@ impl Law for Gaps {
 }
 
 impl Poisson {
-    /// Creates the process of a stream, with a mean gap of 1.
+    /// Creates the process of a stream, with a mean gap of 1. `seed` and `stream`, the stream's key, determine the
+    /// arrivals.
     pub fn new(seed: u64, stream: u64) -> Self {
         let row = DyadicSampler::new(Gaps { key: Draw::new(seed, stream, 0), before: 0.0 });
         Self { row, leaf: (u64::MAX, Vec::new()) }
@@ -125,8 +126,8 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     }
 }
 
-/// Draws from a symmetric beta distribution of a shape of at least 1, from two uniform numbers in [0, 1). The
-/// value is a coordinate of a random point in the unit disc (Ulrich 1984).
+/// Draws from a symmetric beta distribution of shape `shape`, at least 1, from the uniform numbers `radius` and
+/// `angle` in [0, 1). The value is a coordinate of a random point in the unit disc (Ulrich 1984).
 fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
     let squared = -math::exp_m1(math::ln(1.0 - radius) * 2.0 / (2.0 * shape - 1.0));
     0.5 + 0.5 * squared.sqrt() * math::cos(std::f64::consts::TAU * angle)

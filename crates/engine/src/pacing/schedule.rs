@@ -71,7 +71,7 @@ pub struct Due {
 
 impl Due {
     /// Creates the due times of the requests of one generator. `rate`: total rate of all generators. `share`: this
-    /// generator's share of the requests.
+    /// generator's share of the requests. `seed` and `stream`, the stream's key, determine Poisson arrivals.
     pub fn new(rate: Profile, arrivals: Arrivals, share: Stride, seed: u64, stream: u64) -> Self {
         let poisson = match arrivals {
             Arrivals::Constant => None,

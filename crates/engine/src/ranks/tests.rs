@@ -51,6 +51,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
+    /// Deletes the folder.
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -140,12 +140,13 @@ impl Timer {
         Ok(Self::with(spins, Some(Descriptor { fd, armed: Cell::new(None), awake, shortest })))
     }
 
-    /// Creates the timer of a reactor.
+    /// Creates the timer of a reactor. `spins`: it stays awake shortly before a sleeper is due.
     pub(super) fn of_reactor(spins: bool) -> Self {
         Self::with(spins, None)
     }
 
-    /// Creates a timer without sleepers. `descriptor`: `None` for the timer of a reactor.
+    /// Creates a timer without sleepers. `spins`: it stays awake shortly before a sleeper is due. `descriptor`: `None`
+    /// for the timer of a reactor.
     fn with(spins: bool, descriptor: Option<Descriptor>) -> Self {
         let (sleepers, alarms) = (RefCell::default(), RefCell::default());
         let (next, now) = (Cell::new(0), Cell::new(Instant::now()));
@@ -282,8 +283,8 @@ fn pop_due<T>(queue: &RefCell<BTreeMap<(Instant, u64), T>>, now: Instant) -> Opt
 }
 
 impl Descriptor {
-    /// Arms the descriptor for a sleeper due at `due`, unless it is woken anyway: the timer is awake or armed early
-    /// enough. `now`: the current time.
+    /// Arms the descriptor for a sleeper due at `due`, earlier by [`SPIN`] if the timer `spins`. Does nothing if the
+    /// sleeper is woken anyway: the timer is awake or armed early enough. `now`: the current time.
     fn arm(&self, due: Instant, now: Instant, spins: bool) {
         if self.awake.get() || self.armed.get().is_some_and(|armed| armed <= due) {
             return;

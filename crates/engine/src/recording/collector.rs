@@ -12,7 +12,7 @@ use crate::recording::worker_stats::WorkerRow;
 
 /// Receiver of the summed seconds.
 pub trait Sink {
-    /// Handles the next second of all workers: their sum, and the row of each.
+    /// Handles the next second of all workers: their sum, and the row of each. An error ends the collection.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()>;
 }
 
@@ -35,7 +35,8 @@ pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::R
 }
 
 /// Waits for the next second of each running worker; returns their sum and their rows, or `None` after the last worker
-/// has ended. The sum reuses the first worker's interval. Workers that have ended are removed from `workers`.
+/// has ended. `rank`: number of the process, for the rows. The sum reuses the first worker's interval. Workers that
+/// have ended are removed from `workers`.
 fn gather(rank: u64, workers: &mut Vec<Link>) -> Option<(Interval, Vec<WorkerRow>)> {
     let mut sum: Option<Interval> = None;
     let mut rows = Vec::new();

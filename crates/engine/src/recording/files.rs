@@ -42,7 +42,7 @@ pub struct Files {
 impl Files {
     /// Creates the phase's files in `folder`, with their headers; replaces older ones. `offset`: start of the load
     /// after the run's start. `began`: the run's start by the wall clock. `sums`: the seconds are sums over several
-    /// ranks, so `workers.csv` is written too.
+    /// ranks, so `workers.csv` is written too. Fails if a file cannot be created.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -85,7 +85,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes a second to all files: `sum` of the workers, and the metrics of the `workers` themselves.
+    /// Writes a second to all files: `sum` of the workers, and the metrics of the `workers` themselves. Fails if a
+    /// file cannot be written.
     pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
         let second = sum.second;
         self.workers(second, workers)?;
@@ -120,7 +121,8 @@ impl Files {
         self.generator.flush()
     }
 
-    /// Writes the metrics of the workers in a second to `generator.csv`, and their sums to `workers.csv`.
+    /// Writes the metrics of the workers in second number `second` to `generator.csv`, and with several ranks their
+    /// sums to `workers.csv`.
     fn workers(&mut self, second: u64, workers: &Workers) -> Result<()> {
         for row in &workers.rows {
             write!(
@@ -156,8 +158,8 @@ impl Files {
         )
     }
 
-    /// Writes a cell to `series.csv`, and its requests per host to `nodes.csv`. `measured`: the segment is not the
-    /// warm-up.
+    /// Writes a cell of second number `second` to `series.csv`, and its requests per host to `nodes.csv`. `measured`:
+    /// the segment is not the warm-up.
     fn row(&mut self, slot: &Slot, measured: bool, second: u64, cell: &Cell) -> Result<()> {
         let (stream, operation) = (&slot.stream, slot.name());
         let segment = if measured { "measure" } else { "warmup" };

@@ -21,8 +21,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates the log at `path` and writes its header. `offset`: start of the load after the run's start. `began`: the
-    /// run's start by the wall clock.
+    /// Creates the log at `path`, replacing an older one, and writes its header. `offset`: start of the load after the
+    /// run's start. `began`: the run's start by the wall clock. Fails if the file cannot be written.
     pub fn create(path: &Path, offset: Duration, began: SystemTime) -> io::Result<Self> {
         let mut file = LineWriter::new(File::create(path)?);
         let mut serializer = V2DeflateSerializer::new();
@@ -37,7 +37,8 @@ impl Log {
         Ok(Self { file, offset, serializer, builder, line: Vec::new() })
     }
 
-    /// Appends the histogram of a second of the phase. Fails for an invalid tag, such as one with a space.
+    /// Appends the histogram of second number `second` of the phase. Fails for an invalid tag, such as one with a
+    /// space, and if the file cannot be written.
     pub fn write(&mut self, tag: &str, second: u64, histogram: &Histogram<u64>) -> io::Result<()> {
         let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is not a valid tag")))?;
         let start = self.offset + Duration::from_secs(second);

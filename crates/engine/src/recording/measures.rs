@@ -20,7 +20,7 @@ use crate::recording::spans::SpanQueue;
 /// Upper bounds of the buckets, ns: six per decade, from 10 µs to 100 s. Longer durations have a bucket without bound.
 pub const BOUNDS: [u64; 43] = bounds();
 
-/// Returns [`BOUNDS`].
+/// Computes the upper bounds of the buckets, ns: six per decade, from 10 µs to 100 s.
 const fn bounds() -> [u64; 43] {
     let steps = [10, 15, 20, 30, 50, 70];
     let (mut bounds, mut decade, mut place) = ([0; 43], 1_000, 0);

@@ -148,9 +148,10 @@ trait Control: Send + Sync {
     fn stop(&self);
     /// Closes all sources: their queued events are sent, then the phase ends.
     fn close(&self);
-    /// Freezes the set of active clients of closed streams.
+    /// Freezes the set of active clients of closed streams, regardless of later stages of their number.
     fn hold(&self);
-    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; see [`Running::adjust`].
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`. Fails if one is not in the
+    /// future, or if the plan does not allow it.
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String>;
     /// Applies rank 0's directives: settled counts, steps of simulated clocks, and the end of the phase.
     fn apply(&self, directives: &Directives);
@@ -189,12 +190,13 @@ impl<D: Driver> Control for Phase<D> {
         Self::close(self);
     }
 
-    /// Freezes the set of active clients of closed streams.
+    /// Freezes the set of active clients of closed streams, regardless of later stages of their number.
     fn hold(&self) {
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; see [`Running::adjust`].
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`. Fails if one is not in the
+    /// future, or if the plan does not allow it.
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         Self::adjust(self, start, measured_from, until)
     }
@@ -249,11 +251,13 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
 
 /// A checked and mapped phase of one rank, ready to start at the agreed time.
 pub trait Prepared: Send + Sync {
-    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default at the plan's start
-    /// time. The returned phase keeps its seconds in memory for rank 0.
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default at the plan's start time. The
+    /// returned phase keeps its seconds in memory for rank 0. Fails if the time is out of range, a port cannot be
+    /// opened or a thread cannot start.
     fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError>;
 
-    /// Creates rank 0's record of the phase in `folder`. `start`: as for [`Prepared::begin`].
+    /// Creates rank 0's record of the phase in `folder`. `start`: as for [`Prepared::begin`]. Fails if a file cannot
+    /// be created.
     fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError>;
 }
 
@@ -263,8 +267,8 @@ struct Ready<D: Driver> {
     fingerprint: u64,
 }
 
-/// Checks and maps the plan of one rank, reads its corpora and chooses its cores. Waits for the first line if the load
-/// starts with it.
+/// Checks and maps the plan of one rank, reads its corpora and chooses its cores. Blocks until the first line if the
+/// load starts with it. Refuses an invalid plan, and a target that refuses the driver.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
     // The run's start is a time of rank 0's clock, meaningless on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
@@ -277,7 +281,9 @@ pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanErro
 }
 
 impl<D: Driver> Prepared for Ready<D> {
-    /// See [`Prepared::begin`]. Starts the load; its seconds stay in memory until they are fetched.
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default at the plan's start time. Its
+    /// seconds stay in memory until they are fetched. Fails if the time is out of range, a port cannot be opened or a
+    /// thread cannot start.
     fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError> {
         let Self { phase, slots, fingerprint } = *self;
         let start_time = StartTime::new(&phase.plan, start.or(phase.plan.start))?;
@@ -297,7 +303,8 @@ impl<D: Driver> Prepared for Ready<D> {
         })
     }
 
-    /// Creates rank 0's record of the phase in `folder`.
+    /// Creates rank 0's record of the phase in `folder`. `start`: start of the load, seconds of CLOCK_MONOTONIC. Fails
+    /// if a file cannot be created.
     fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError> {
         RankRecorder::create(folder, &self.phase.plan, &self.slots, self.fingerprint, start)
     }
@@ -388,8 +395,9 @@ fn no_thread(error: std::io::Error) -> PlanError {
     PlanError::machine(format!("cannot start a thread: {error}"))
 }
 
-/// Starts the thread of worker number `thread`, on its core if it has one. Its errors and panics stop the phase.
-/// `finished` and `empty`: as for [`Recorder::new`].
+/// Starts the thread of worker number `thread`, on its core if it has one. `slots`: number of recorded items.
+/// `finished` and `empty`: as for [`Recorder::new`]. Its errors and panics stop the phase. Fails if the thread cannot
+/// start.
 fn spawn_worker<D: Driver>(
     phase: &Arc<Phase<D>>,
     thread: u64,

@@ -52,7 +52,7 @@ pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     unreachable!("the last measurement returns")
 }
 
-/// Restricts the calling thread to core number `core`.
+/// Restricts the calling thread to core number `core`; fails if the thread may not use it.
 pub fn pin(core: usize) -> std::io::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(core);

@@ -21,7 +21,7 @@ pub(super) trait Ending: Sink + Send + 'static {
     /// Returns the counts and times that the sink updates every second, for monitoring systems.
     fn measures(&self) -> SharedMeasures;
 
-    /// Closes the sink; returns the phase's totals and the metrics of its workers.
+    /// Closes the sink; returns the phase's totals and the metrics of its workers. Fails if files cannot be written.
     fn end(self) -> io::Result<(Totals, Watch)>;
 }
 

@@ -45,8 +45,8 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Creates the key of request `k` of a stream, as a separate iteration of the first client. `stream`: the
-    /// stream's key.
+    /// Creates the key of request `k` of a stream, as a separate iteration of the first client. `seed`: the run's.
+    /// `stream`: the stream's key.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
         let passes = [0; LOOPS];
         Self {
@@ -95,8 +95,8 @@ impl Draw {
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Applies the finaliser of SplitMix64: a bijection in which every input bit flips about half of the output
-/// bits.
+/// Scrambles 64 bits by the finaliser of SplitMix64: a bijection in which every input bit flips about half of the
+/// output bits.
 #[inline]
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,13 +4,13 @@
 //! agree on them. `f64::ln` and similar functions depend on the platform and may differ in the last bit.
 //! `f64::sqrt` is exact.
 
-/// Returns the natural logarithm.
+/// Returns the natural logarithm of x; negative infinity for 0, NaN below 0.
 #[inline]
 pub fn ln(x: f64) -> f64 {
     libm::log(x)
 }
 
-/// Returns the natural logarithm of 1 + x.
+/// Returns the natural logarithm of 1 + x, accurate for small x.
 #[inline]
 pub fn ln_1p(x: f64) -> f64 {
     libm::log1p(x)
@@ -22,7 +22,7 @@ pub fn exp(x: f64) -> f64 {
     libm::exp(x)
 }
 
-/// Returns e to the power of x, minus 1.
+/// Returns e to the power of x, minus 1, accurate for small x.
 #[inline]
 pub fn exp_m1(x: f64) -> f64 {
     libm::expm1(x)
@@ -34,13 +34,13 @@ pub fn powf(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// Returns the sine.
+/// Returns the sine of x, in radians.
 #[inline]
 pub fn sin(x: f64) -> f64 {
     libm::sin(x)
 }
 
-/// Returns the cosine.
+/// Returns the cosine of x, in radians.
 #[inline]
 pub fn cos(x: f64) -> f64 {
     libm::cos(x)

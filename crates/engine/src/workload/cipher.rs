@@ -94,8 +94,8 @@ impl Field {
         matches!(self.kind, Kind::Text)
     }
 
-    /// Encrypts a value: text as hexadecimal digits, a number or time as an integer. The error says why it cannot be
-    /// encrypted.
+    /// Encrypts a value: text as hexadecimal digits, a number or time as an integer. Other JSON in a text field is
+    /// encrypted as its text. The error says why a value cannot be encrypted.
     pub fn value(&self, plain: &Value) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => {
@@ -158,8 +158,7 @@ impl Field {
     }
 
     /// Maps a number in units to an encrypted integer in the same order; its low bits are unpredictable without the
-    /// key.
-    /// `None` beyond [`MOST`].
+    /// key. `None` outside `-MOST..MOST`.
     fn mapped(&self, number: i128) -> Option<i64> {
         let number = Some(number).filter(|number| (-MOST..MOST).contains(number))? as i64;
         let mut block = self.begin;
@@ -268,7 +267,7 @@ fn units(number: &serde_json::Number, unit: i64) -> (i128, i128) {
     }
 }
 
-/// Returns a JSON number as a floating-point number.
+/// Returns a JSON number as a floating-point number; infinity if it has none.
 fn real(number: &serde_json::Number) -> f64 {
     number.as_f64().unwrap_or(f64::INFINITY)
 }

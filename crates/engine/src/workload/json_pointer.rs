@@ -22,7 +22,7 @@ impl Pointer {
         Ok(Self { text: text.to_owned(), tokens })
     }
 
-    /// Parses a dotted name, such as `items.0.id`, as a pointer.
+    /// Parses a dotted name, such as `items.0.id`, as a pointer. Does not fail: each text is a name.
     pub fn dotted(name: &str) -> Result<Self, PlanError> {
         let tokens = name.replace('~', "~0").replace('/', "~1").replace('.', "/");
         Self::parse(&format!("/{tokens}"))
@@ -43,7 +43,8 @@ impl Pointer {
         self.tokens.first().map(Vec::as_slice)
     }
 
-    /// Like [`Pointer::find`], but `value` is the JSON of the outermost member.
+    /// Returns the JSON of the value at this location, given the JSON `value` of the outermost member; `None` if it is
+    /// missing. Fails if the JSON is invalid on the way.
     pub fn find_within<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         match self.tokens.get(1..) {
             None | Some([]) => Ok(Some(value)),
@@ -51,14 +52,15 @@ impl Pointer {
         }
     }
 
-    /// Returns the JSON of the value at this location in `json`; `None` if it is missing.
+    /// Returns the JSON of the value at this location in `json`; `None` if it is missing. Fails if the JSON is invalid
+    /// on the way.
     pub fn find<'a>(&self, json: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         find(&mut Cursor::new(json), &self.tokens)
     }
 }
 
-/// Returns the JSON of the value at the path `tokens` below the cursor's value, which it consumes; `None` if it is
-/// missing.
+/// Returns the JSON of the value at the path `tokens` below the cursor's value; `None` if it is missing. Leaves the
+/// cursor anywhere in that value. Fails if the JSON is invalid on the way.
 fn find<'a>(cursor: &mut Cursor<'a>, tokens: &[Vec<u8>]) -> Result<Option<&'a [u8]>, Unexpected> {
     let Some((first, rest)) = tokens.split_first() else { return cursor.value().map(Some) };
     let mut value = None;

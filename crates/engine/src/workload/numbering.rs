@@ -44,13 +44,14 @@ pub struct Use {
 }
 
 impl Numbering {
-    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i. `stream`: key of its
-    /// draws.
+    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i. `seed` and `stream`,
+    /// the stream's key, determine the draws.
     pub fn drawn(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))
     }
 
-    /// Returns the counter that iteration `n` uses, with its number. `n` must not decrease from call to call.
+    /// Returns the counter that iteration `n` uses, with the first number that it takes. `n` must not decrease from
+    /// call to call.
     pub fn at(&mut self, n: u64) -> Use {
         match self {
             Self::Every(times) => Use { group: 0, number: n * *times },
@@ -134,7 +135,7 @@ impl Law for Counts {
 }
 
 impl Drawn {
-    /// Creates a numbering at the start of a stream; see [`Numbering::drawn`].
+    /// Creates a numbering at the start of a stream; for the parameters see [`Numbering::drawn`].
     fn new(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         let before = vec![0; shares.len()];
         Self {
@@ -145,7 +146,8 @@ impl Drawn {
         }
     }
 
-    /// Returns the counter that iteration `n` uses, with its number; see [`Numbering::at`].
+    /// Returns the counter that iteration `n` uses, with the first number that it takes. `n` must not decrease from
+    /// call to call.
     fn at(&mut self, n: u64) -> Use {
         if n >> LEAF != self.leaf >> LEAF {
             let piece = self.row.leaf(n);
@@ -156,7 +158,7 @@ impl Drawn {
         Use { group, number }
     }
 
-    /// Returns the number of uses of counter `group` up to iteration `n` of the current leaf.
+    /// Returns the number of uses of counter `group` up to and including iteration `n`, which is in the current leaf.
     fn taken(&self, n: u64, group: usize) -> u64 {
         self.counted((n + 1 - self.leaf) as usize, group)
     }
@@ -215,9 +217,10 @@ fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
     })
 }
 
-/// Inverts a distribution, outwards from its mode on both sides, until the probabilities add up to the
-/// uniform number. The number of steps is on the order of a standard deviation. `bounds`: minimum, mode and maximum.
-/// `at_mode`: probability of the mode. `ratio(x)`: probability of x + 1 divided by that of x.
+/// Inverts a distribution at a uniform number in [0, 1), outwards from its mode on both sides, until the probabilities
+/// add up to that number; returns the value there. The number of steps is on the order of a standard deviation.
+/// `bounds`: minimum, mode and maximum. `at_mode`: probability of the mode. `ratio(x)`: probability of x + 1 divided
+/// by that of x.
 fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn(u64) -> f64) -> u64 {
     let (least, mode, most) = bounds;
     let (mut above, mut below) = ((mode, at_mode), (mode, at_mode));
@@ -245,7 +248,8 @@ fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn
     mode
 }
 
-/// Returns the natural logarithm of the binomial coefficient of `n` and `k`; `n` is at most the size of a block.
+/// Returns the natural logarithm of the binomial coefficient of `n` and `k`; panics if `n` exceeds the size of a
+/// block, 65,536, or `k` exceeds `n`.
 fn ln_choose(n: u64, k: u64) -> f64 {
     static FACTORIALS: OnceLock<Vec<f64>> = OnceLock::new();
     let ln_factorial = FACTORIALS.get_or_init(|| {

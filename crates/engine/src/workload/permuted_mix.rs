@@ -28,7 +28,8 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// Returns the operation indices in the order of a client; each permutation is equally likely (Fisher and Yates).
+/// Returns the operation indices `places` in the order of client number `client`, a permutation that the numbers
+/// `seed`, `stream` and `client` determine. Each is equally likely (Fisher and Yates).
 pub fn permuted(places: &[usize], seed: u64, stream: u64, client: u64) -> Vec<usize> {
     let draw = Draw::new(seed, stream, client);
     let mut order = places.to_vec();

@@ -24,7 +24,8 @@ pub fn push_letters(draw: &Draw, salt: u64, mut length: usize, out: &mut Vec<u8>
     }
 }
 
-/// Appends a time in seconds since 1970 as `2015-01-31T12:30:00Z`.
+/// Appends a time in seconds since 1970 as `2015-01-31T12:30:00Z`; outside the years 0 to 9999, with the first day of
+/// year 0.
 pub fn push_second(out: &mut Vec<u8>, second: i64) {
     let date = calendar::at(second * 1000).unwrap_or_default().date();
     let (year, month, day) = (date.year() as u64, date.month() as u64, date.day() as u64);

@@ -147,7 +147,8 @@ impl Piece {
 }
 
 impl State {
-    /// Returns whether new events go to the spill, if one is configured. `most`: maximum size in memory, bytes.
+    /// Returns whether memory is full or events are on disk, so that new events go to the spill if one is configured.
+    /// `most`: maximum size in memory, bytes.
     fn overflows(&self, most: u64) -> bool {
         self.bytes >= most || self.spilled > 0
     }

@@ -87,7 +87,7 @@ impl Path {
 }
 
 impl fmt::Display for Path {
-    /// Writes the names, separated by dots.
+    /// Writes the names of the path, separated by dots.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.names.join(&b'.')))
     }

@@ -145,8 +145,8 @@ fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {
     }
 }
 
-/// Returns the duration of a stream after the warm-up, s, as the basis of its throughput. A stream that ran
-/// out lasted until its last answer at `last`; otherwise until the clock, another stream or a user ended it.
+/// Returns the duration of a stream after the warm-up, s, as the basis of its throughput. A stream that ran out
+/// (`ran_out`) lasted until its last answer at `last`; otherwise until the clock, another stream or a user ended it.
 /// `clock`: its planned end. `stopped`: when another stream or a user ended it. Times are after the warm-up.
 fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
     let most = clock.map_or(f64::INFINITY, |clock| clock.as_secs_f64());

@@ -105,9 +105,9 @@ impl Recorder {
         Self { kernel_timestamps: on, ..self }
     }
 
-    /// Records a finished request, which is still listed in `waiting`. It counts in the second in which it
-    /// ended, and in the segment in which it was scheduled. `times.ends`: end of the measured window, if the
-    /// clock ends it.
+    /// Records a finished request of the operation at `slot`, which is still listed in `waiting`, with its parts. It
+    /// counts in the second in which it ended, and in the segment in which it was scheduled. Hands over seconds that
+    /// have passed.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         let Times { scheduled, started, ends, client, trace } = times;
@@ -205,7 +205,8 @@ impl Recorder {
         self.interval.spans.push(Span { trace, recorded, sample });
     }
 
-    /// Adds a failure's message to the second, with `count` failed requests. `measured`: the request's segment.
+    /// Adds the message of a failure at `slot` to the second, with `count` failed requests. `measured`: the request's
+    /// segment. `status`: of the answer, if the protocol has one.
     fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
         let Failure { class, message: text, .. } = failure;
         Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
@@ -240,7 +241,8 @@ impl Recorder {
         }
     }
 
-    /// Records a request that was due and not sent. `now`: the current time; seconds that have passed are handed over.
+    /// Records a request of the operation at `slot` that was due and not sent. `now`: the current time; seconds that
+    /// have passed are handed over.
     pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         self.cell(slot, scheduled).counts.dropped += 1;

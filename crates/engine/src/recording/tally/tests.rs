@@ -57,6 +57,7 @@ enum Event {
 }
 
 impl Load {
+    /// Creates a load of 60 s with this rate and store, and a condition on 5 % missed requests.
     fn new(rate: impl Into<Value>, store: Store) -> Self {
         let rate = rate.into();
         Self { seed: 1, rate, steps: 1, max_in_flight: 20_000, warmup: 0, lasts: 60, above: 0.05, store }
@@ -191,6 +192,7 @@ fn progress_counts_the_requests_of_each_operation() {
     assert_eq!((progress.requests, progress.errors), (28, 6));
 }
 
+/// Converts seconds to a duration.
 fn seconds(value: f64) -> Duration {
     Duration::from_secs_f64(value)
 }

@@ -27,7 +27,7 @@ pub(super) fn first_executions(
 /// Returns the index of the stream that ingests the events of operation `shown`. Refuses it without visibility
 /// probes.
 fn shows(plan: &Plan, shown: &str) -> Result<usize, PlanError> {
-    let of = |stream: &Stream| sources::has(stream) && stream.mix.iter().any(|(name, _)| name == shown);
+    let of = |stream: &Stream| sources::has_source(stream) && stream.mix.iter().any(|(name, _)| name == shown);
     let looked_for = plan.visible.get(shown).is_some_and(|visible| visible.sample.is_some());
     let stream = plan.streams.iter().position(of).filter(|_| looked_for);
     stream.ok_or_else(|| PlanError::new(format!("shows: {shown:?} does not ingest events with visibility probes")))

@@ -155,7 +155,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             Stop::Requests(requests) => {
                 Some(exhausted.map_or(requests, |most| most.min(requests)) / stream_plan.steps())
             }
-            Stop::Exhausted if exhausted.is_none() && !sources::has(stream) => {
+            Stop::Exhausted if exhausted.is_none() && !sources::has_source(stream) => {
                 let cause = "it runs until its corpus is exhausted, but its operation reads no corpus";
                 return Err(PlanError::new(cause).within(place()));
             }

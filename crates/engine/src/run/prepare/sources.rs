@@ -36,13 +36,13 @@ pub(super) fn sampling<D: Driver>(
 }
 
 /// Returns whether a stream's requests come from a source.
-pub(super) fn has(stream: &Stream) -> bool {
+pub(super) fn has_source(stream: &Stream) -> bool {
     matches!(stream.pacing, Pacing::Source { .. })
 }
 
 /// Refuses an ingesting operation in a stream without a source, and another operation in a stream with one.
 pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
-    match (has(stream), ingests) {
+    match (has_source(stream), ingests) {
         (true, false) => Err(PlanError::new(format!(
             "it does not ingest events, but the stream {:?} has a source: use an ingesting operation",
             stream.name

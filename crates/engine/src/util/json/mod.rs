@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
 
     /// Iterates over the members of an object, which must begin here after white space. Calls `member` with each name
     /// and the cursor at the value, which it must read or skip. Stops when it returns false, and leaves the cursor
-    /// there.
+    /// there. Fails for other values, and with the error of `member`.
     pub fn object(
         &mut self,
         mut member: impl FnMut(&[u8], &mut Self) -> Result<bool, Unexpected>,
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
 
     /// Iterates over the elements of an array, which must begin here after white space. Calls `element` with each
     /// index and the cursor at the value, which it must read or skip. Stops when it returns false, and leaves the
-    /// cursor there.
+    /// cursor there. Fails for other values, and with the error of `element`.
     pub fn array(
         &mut self,
         mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,

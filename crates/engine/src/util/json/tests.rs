@@ -12,6 +12,7 @@ struct Random {
 }
 
 impl Random {
+    /// Creates a generator; `k` determines its values.
     fn new(k: u64) -> Self {
         Self { draw: Draw::new(7, 0, k), salt: 0 }
     }

@@ -27,9 +27,9 @@ impl From<Unexpected> for Invalid {
     }
 }
 
-/// Calls `member` with the name and the JSON of each member of an object, in order. Fails unless `text`,
-/// which must be valid UTF-8, is one JSON object with optional white space around it; the error may follow
-/// some members.
+/// Calls `member` with the name, unescaped, and the JSON of each member of an object, in order. Fails unless `text`,
+/// which must be valid UTF-8, is one JSON object with optional white space around it; the error may follow some
+/// members.
 pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8])) -> Result<(), Invalid> {
     let mut scan = Scan { bytes: text, at: 0 };
     scan.expect(b'{')?;
@@ -84,7 +84,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Skips white space and returns the next byte without consuming it.
+    /// Skips white space and returns the next byte without consuming it. Fails at the end of the text.
     #[inline]
     fn next(&mut self) -> Result<u8, Unexpected> {
         loop {
@@ -96,7 +96,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips white space and consumes the next byte.
+    /// Skips white space and consumes the next byte. Fails at the end of the text.
     #[inline]
     fn take(&mut self) -> Result<u8, Unexpected> {
         let byte = self.next()?;
@@ -110,12 +110,13 @@ impl<'a> Scan<'a> {
         if self.take()? == byte { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Checks that only white space follows.
+    /// Fails unless only white space follows.
     fn end(&mut self) -> Result<(), Unexpected> {
         if self.next().is_err() { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Consumes a member's name, in quotes; returns it unescaped.
+    /// Consumes a member's name, in quotes; returns it unescaped, or as written if it is not valid Unicode. Fails if
+    /// no valid string begins here.
     #[inline]
     fn name(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         self.expect(b'"')?;
@@ -180,7 +181,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Consumes a member's name and colon.
+    /// Consumes a member's name and colon; fails if they do not follow.
     #[inline]
     fn member(&mut self) -> Result<(), Unexpected> {
         self.expect(b'"')?;
@@ -188,7 +189,7 @@ impl<'a> Scan<'a> {
         self.expect(b':')
     }
 
-    /// Consumes the rest of a literal such as `true`.
+    /// Consumes the bytes `rest`, those of a literal such as `true` after its first; fails if others follow.
     fn word(&mut self, rest: &[u8]) -> Result<(), Unexpected> {
         if !self.bytes[self.at..].starts_with(rest) {
             return Err(Unexpected);
@@ -197,7 +198,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Consumes a number after its sign.
+    /// Consumes a number after its sign; fails if it is not valid JSON.
     #[inline]
     fn number(&mut self) -> Result<(), Unexpected> {
         match self.bytes.get(self.at) {
@@ -218,7 +219,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Consumes at least one digit.
+    /// Consumes decimal digits; fails if there is none.
     #[inline]
     fn digits(&mut self) -> Result<(), Unexpected> {
         let start = self.at;
@@ -228,7 +229,7 @@ impl<'a> Scan<'a> {
         if self.at > start { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Consumes a string after its first quote; returns whether it has escapes.
+    /// Consumes a string after its first quote; returns whether it has escapes. Fails if it is not valid JSON.
     #[inline]
     fn string(&mut self) -> Result<bool, Unexpected> {
         let mut escapes = false;
@@ -248,7 +249,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Consumes an escape after its backslash.
+    /// Consumes an escape after its backslash; fails if it is not valid JSON.
     fn escape(&mut self) -> Result<(), Unexpected> {
         let rest = self.bytes.get(self.at..).ok_or(Unexpected)?;
         self.at += match rest {
@@ -292,7 +293,7 @@ struct Open {
 }
 
 impl Open {
-    /// Adds a container; fails if there are [`DEEPEST`] already.
+    /// Adds a container, an object or an array; fails if there are [`DEEPEST`] already.
     #[inline]
     fn push(&mut self, is_object: bool) -> Result<(), Invalid> {
         let word = self.bits.get_mut(self.depth / 64).ok_or(Invalid::TooDeep)?;
@@ -309,7 +310,7 @@ impl Open {
         Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
     }
 
-    /// Removes the innermost container.
+    /// Removes the innermost container; there must be one.
     #[inline]
     fn pop(&mut self) {
         self.depth -= 1;

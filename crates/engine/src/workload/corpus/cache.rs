@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::util::draw::hash_name;
 
-/// Returns the cache folder of corpora, which may not exist; `None` if the environment defines none.
+/// Returns the cache folder of corpora, which may not exist: in LOADFRAME_CACHE if it is set, by default in the user's
+/// cache folder, or below `/var/cache` for root. `None` if the environment defines none.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let root = rustix::process::geteuid().is_root();
@@ -35,8 +36,8 @@ impl Stamp {
     }
 }
 
-/// Returns the file name, in the cache, of a file derived from `path` in the state `stamp`. `ending`: appended to the
-/// name.
+/// Returns the file name, in the cache, of a file derived from `path` in the state `stamp`: it is different for
+/// another path or state. `ending`: appended to the name.
 pub fn name(path: &Path, stamp: Stamp, ending: &str) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let key = hash_name(&format!("{}\n{}\n{}", full.display(), stamp.bytes, stamp.changed));

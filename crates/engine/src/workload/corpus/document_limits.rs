@@ -19,7 +19,7 @@ impl DocumentLimits {
         [self.documents, self.at_most].into_iter().flatten().min()
     }
 
-    /// Refuses files with fewer documents than required, such as truncated ones. `files`: start of the
+    /// Refuses files with `present` documents if more are required, as for truncated files. `files`: start of the
     /// message, such as "a.json: the file has".
     pub fn check(self, present: u64, files: fmt::Arguments<'_>) -> Result<(), PlanError> {
         let Some(needed) = self.documents.and(self.most()).filter(|needed| *needed > present) else { return Ok(()) };

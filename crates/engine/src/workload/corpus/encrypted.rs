@@ -40,7 +40,7 @@ pub struct Encrypted {
 
 impl Encrypted {
     /// Parses `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}` and opens the plain corpus. Encrypts
-    /// nothing yet. `seed`: for a generated corpus.
+    /// nothing yet. `seed`: for a generated corpus. Refuses other forms, invalid keys and unusable corpora.
     pub fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("an encrypted corpus requires of, key and fields");
         let fields = form.get("fields").and_then(Value::as_object);
@@ -60,14 +60,15 @@ impl Encrypted {
         &self.plain
     }
 
-    /// Encrypts all documents into the cache, unless they are cached. Call it before the load, which then
-    /// only copies.
+    /// Encrypts all documents into the cache, unless they are cached, and opens the encrypted file; waits while
+    /// another process encrypts it. Call it before the load, which then only copies. Fails without a cache folder,
+    /// without disk space, or if a document cannot be encrypted.
     pub fn make_ready(&self) -> Result<(), PlanError> {
         let none = || PlanError::new("encrypting documents requires a cache folder; set LOADFRAME_CACHE");
         self.make_ready_in(&cache::folder().ok_or_else(none)?)
     }
 
-    /// Like [`Self::make_ready`], with the folder for the encrypted file. Fails if a document cannot be encrypted.
+    /// Does the work of [`Self::make_ready`], with `folder` for the encrypted file.
     fn make_ready_in(&self, folder: &Path) -> Result<(), PlanError> {
         let target = folder.join(&self.name);
         let away = |error: io::Error| match error.kind() {
@@ -96,7 +97,8 @@ impl Encrypted {
         Ok(())
     }
 
-    /// Encrypts all documents into a file. `away`: converts an error of the file.
+    /// Encrypts all documents into a file, and shows the progress on a terminal. `away`: converts an error of the
+    /// file. Fails if a document cannot be encrypted or the file cannot be written.
     fn write(&self, file: File, away: impl Fn(io::Error) -> PlanError) -> Result<(), PlanError> {
         let mut file = BufWriter::with_capacity(1 << 20, file);
         let mut batch = Vec::new();
@@ -115,8 +117,9 @@ impl Encrypted {
         file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all()).map_err(away)
     }
 
-    /// Appends `count` documents starting with number `first`, like [`Corpus::append`]. Encrypts them here if they are
-    /// not cached yet, for display only.
+    /// Appends `count` documents starting with number `first`, each as `prefix`, the encrypted document, and a line
+    /// end. Encrypts them here if they are not cached yet, for display only; one that cannot be encrypted then becomes
+    /// an object with the reason.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         let Some(files) = self.files.get() else {
             for number in first..first + count {
@@ -139,7 +142,8 @@ impl Encrypted {
     }
 }
 
-/// Returns a text of everything that determines the contents of the encrypted file. Fails if a plain file is missing.
+/// Returns a text of everything that determines the contents of the encrypted file: `form`, and of the plain corpus
+/// `of` the seed or the states of its files. Fails if a plain file is missing.
 fn identity(form: &Value, of: &Value, seed: u64) -> Result<String, PlanError> {
     let mut identity = format!("{VERSION}\n{form}");
     if of.get("generate").is_some() {
@@ -153,7 +157,8 @@ fn identity(form: &Value, of: &Value, seed: u64) -> Result<String, PlanError> {
     Ok(identity)
 }
 
-/// Encrypts the members of an object. `before`: dotted path of the object.
+/// Encrypts the members of an object. `before`: dotted path of the object; empty for the document. `fields`:
+/// encryption of each field by its dotted path. The error names a field without encryption.
 fn object(plain: Map<String, Value>, before: &str, fields: &HashMap<String, Field>) -> Result<Value, String> {
     let member = |(name, value): (String, Value)| {
         let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };

@@ -59,8 +59,9 @@ impl Index {
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Builds the index together with other processes that open the file, and stores it, if it is complete, in the file
-    /// `place`, which may exist by then. The outer error concerns the place, the inner one the documents.
+    /// Builds the index of the first `most` documents together with other processes that open the file, and stores it,
+    /// if it is complete, at the path `place`. Returns the stored index if another process has stored it by then. The
+    /// outer error concerns the place, the inner one the documents.
     fn make(
         place: &Path,
         named: &Path,
@@ -104,8 +105,7 @@ impl Index {
     }
 
     /// Builds the index by a scan of all lines, up to `most` documents. Writes lines to set aside to a file in the
-    /// cache.
-    /// Refuses other lines that are not documents.
+    /// cache. Refuses other lines that are not documents, and a file without documents.
     pub fn scan(named: &Path, map: &[u8], most: u64, reading: LineOptions) -> Result<Self, PlanError> {
         let mut index = Self { stretches: vec![(0, 0)], ..Self::default() };
         let mut aside = None;
@@ -167,8 +167,8 @@ impl Index {
         Some((*offset, within % EVERY))
     }
 
-    /// Reads the stored index at `place`; `None` unless it is complete and matches this state and reading of the
-    /// file.
+    /// Reads the stored index at `place`; `None` unless it is complete and belongs to this state of the file and these
+    /// options.
     pub fn load(place: &Path, stamp: Stamp, reading: LineOptions) -> Option<Self> {
         let mut bytes = Vec::new();
         File::open(place).ok()?.read_to_end(&mut bytes).ok()?;
@@ -191,7 +191,8 @@ impl Index {
         (same && whole).then_some(Self { documents, broken, stretches, offsets })
     }
 
-    /// Stores the index atomically in the file `place`.
+    /// Stores the index in the file `place`, whose folder it creates; the file appears whole or not at all. Fails if
+    /// it cannot be written.
     pub fn save(&self, place: &Path, stamp: Stamp, reading: LineOptions) -> io::Result<()> {
         fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
         let partial = place.with_extension(format!("partial-{}", std::process::id()));
@@ -245,18 +246,20 @@ impl JoinedPieces {
     }
 }
 
-/// Returns the error for a line of a file, with the beginning of its text.
+/// Returns the error `what` for line `number` of a file, with the beginning of the line's text. `named`: the user's
+/// name for the file.
 fn wrong(named: &Path, number: u64, what: &str, text: &[u8]) -> PlanError {
     let start = String::from_utf8_lossy(&text[..text.len().min(40)]);
     PlanError::new(format!("{}:{number}: {what}: {start:?}", named.display()))
 }
 
-/// Returns the error for a line that is not a document, with the remedy.
+/// Returns the error `flaw` for line `number`, which is not a document, with the remedy. `named`: the user's name for
+/// the file.
 fn refused(named: &Path, number: u64, flaw: &str, text: &[u8]) -> PlanError {
     PlanError::new(format!("{}; correct it, or say broken: set_aside", wrong(named, number, flaw, text)))
 }
 
-/// Returns the error for a file without documents.
+/// Returns the error for a file without documents. `named`: the user's name for the file.
 fn empty(named: &Path) -> PlanError {
     PlanError::new(format!("{}: the file contains no documents", named.display()))
 }
@@ -282,7 +285,7 @@ pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
 }
 
 /// Appends a line that is not a document to its cache file, which the first call creates, with the line's number and
-/// the problem.
+/// the problem. `aside`: the open cache file. `bytes`: size of the file `named`. Fails without a cache folder.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

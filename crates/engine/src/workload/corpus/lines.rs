@@ -48,7 +48,7 @@ impl<'a> Lines<'a> {
 impl<'a> Iterator for Lines<'a> {
     type Item = CorpusLine<'a>;
 
-    /// Returns the next non-empty line.
+    /// Returns the next non-empty line; `None` at the end of the file.
     fn next(&mut self) -> Option<CorpusLine<'a>> {
         while self.at < self.bytes.len() {
             let offset = self.at;

@@ -19,6 +19,7 @@ const LARGEST: u64 = 64 << 20;
 pub struct NoDump(String);
 
 impl fmt::Display for NoDump {
+    /// Writes the description.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -26,12 +27,13 @@ impl fmt::Display for NoDump {
 
 impl Error for NoDump {}
 
-/// Returns the error for a dump with invalid contents.
+/// Returns the error for a dump with invalid contents, described by `what`.
 fn wrong(what: impl fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, NoDump(what.to_string()))
 }
 
-/// Writes the first `most` revisions of a dump as lines of JSON. Refuses a truncated or invalid dump.
+/// Writes the first `most` revisions of a dump to `lines`, each as a line of JSON; all if there are fewer. Refuses a
+/// truncated or invalid dump, one without revisions, and a revision above 64 MiB.
 pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Result<()> {
     let mut reader = Reader::from_reader(Bounded { dump, taken: 0 });
     let mut buffer = Vec::new();
@@ -95,7 +97,8 @@ pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Re
     Ok(())
 }
 
-/// Converts an error of the XML or of its file. `place`: byte offset in the dump.
+/// Converts an error of the XML or of its file; an unfinished element means that the file is truncated. `place`: byte
+/// offset in the dump.
 fn broken(error: quick_xml::Error, place: u64) -> io::Error {
     match error {
         quick_xml::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<NoDump>()) => wrong(error),
@@ -193,7 +196,7 @@ struct Bounded<R> {
 }
 
 impl<R: BufRead> Read for Bounded<R> {
-    /// Reads and counts bytes, like [`Self::fill_buf`] and [`Self::consume`].
+    /// Reads bytes and adds them to the count; fails if more than 64 MiB were read since the count was reset.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.fill_buf()?.read(buffer)?;
         self.consume(count);
@@ -210,7 +213,7 @@ impl<R: BufRead> BufRead for Bounded<R> {
         self.dump.fill_buf()
     }
 
-    /// Consumes and counts bytes.
+    /// Consumes buffered bytes and adds them to the count.
     fn consume(&mut self, count: usize) {
         self.taken += count as u64;
         self.dump.consume(count);

@@ -101,11 +101,11 @@ enum Source {
 }
 
 impl Corpora {
-    /// Opens corpora such as `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or `{"trips":
-    /// {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false, "broken":
-    /// "stop"}}`. Files are checked line by line, up to the number of documents if given. `"at_most": 500`
-    /// limits the number without requiring it. `{"encrypted": {"of": {...}, "key": "...", "fields": {"a.b":
-    /// "text"}}}` encrypts the documents of another corpus.
+    /// Opens corpora such as `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or `{"trips": {"files":
+    /// ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false, "broken": "stop"}}`. Files
+    /// are checked line by line, up to the number of documents if given; compressed ones are unpacked into the cache.
+    /// `"at_most": 500` limits the number without requiring it. `{"encrypted": {"of": {...}, "key": "...", "fields":
+    /// {"a.b": "text"}}}` encrypts the documents of another corpus. The error names the corpus.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -119,7 +119,8 @@ impl Corpora {
         self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
     }
 
-    /// Prepares the corpora before the load: encrypts documents into the cache, unless they are cached.
+    /// Prepares the corpora before the load: encrypts documents into the cache, unless they are cached. The error
+    /// names the corpus.
     pub fn make_ready(&self) -> Result<(), PlanError> {
         self.corpora.iter().try_for_each(|(name, corpus)| match &corpus.0 {
             Source::Encrypted(encrypted) => {
@@ -235,8 +236,8 @@ impl Corpus {
         }
     }
 
-    /// Appends the action lines of the documents that [`Corpus::append`] would append, if the corpus has
-    /// actions.
+    /// Appends the action lines of up to `count` documents starting with number `first`, each with a line end; nothing
+    /// if the corpus has no actions.
     pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         let count = count.min(self.documents().saturating_sub(first));
         match &self.0 {

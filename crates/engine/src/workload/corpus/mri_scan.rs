@@ -73,7 +73,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Writes the name of the next member.
+    /// Writes the name of the next member, with the comma before it and the colon.
     fn key(&mut self, key: &str) {
         let before = if self.out.last() == Some(&b'{') { "\"" } else { ",\"" };
         for part in [before, key, "\":"] {
@@ -106,7 +106,7 @@ impl Scan<'_> {
         push_f64(self.out, (value * 1e4).round() / 1e4);
     }
 
-    /// Writes a string member of `least` to `most` random letters, digits and blanks.
+    /// Writes a string member of `least` to `most` random letters, digits and blanks. `salt` selects the draws.
     fn letters(&mut self, key: &str, salt: u64, least: u64, most: u64) {
         let (draw, count) = (self.draw, least + self.below(salt, most - least + 1));
         self.text(key, |out| {
@@ -119,29 +119,31 @@ impl Scan<'_> {
         });
     }
 
-    /// Draws a uniform integer below `most`.
+    /// Draws a uniform integer below `most`. `salt` selects the draw.
     fn below(&self, salt: u64, most: u64) -> u64 {
         ((u128::from(self.draw.bits(salt)) * u128::from(most)) >> 64) as u64
     }
 
-    /// Draws one of the entries of a list.
+    /// Draws one of the entries of a list, which must not be empty. `salt` selects the draw.
     fn one<T: Copy>(&self, salt: u64, of: &[T]) -> T {
         of[self.below(salt, of.len() as u64) as usize]
     }
 
-    /// Draws a rank from 1 to `most` with a uniform logarithm, so that low ranks are frequent.
+    /// Draws a rank from 1 to `most` with a uniform logarithm, so that low ranks are frequent. `salt` selects the
+    /// draw.
     fn rank(&self, salt: u64, most: f64) -> u64 {
         math::exp(self.draw.unit(salt) * math::ln(most)) as u64
     }
 
-    /// Draws a field of view, m: around 25 cm for a head and 40 cm for a chest, approximately normal.
+    /// Draws a field of view, m: around 25 cm for a head and 40 cm for a chest, approximately normal. `salt` and the
+    /// next four select the draws.
     fn view(&self, salt: u64) -> f64 {
         let middle = if self.draw.unit(salt) < 0.5 { 0.25 } else { 0.40 };
         let sum: f64 = (1..=4).map(|other| self.draw.unit(salt + other)).sum();
         middle + 0.05 * (sum - 2.0) * 3f64.sqrt()
     }
 
-    /// Draws a number of phase encodings, often a power of two.
+    /// Draws a number of phase encodings, often a power of two. `salt` selects the draw.
     fn encodings(&self, salt: u64) -> u64 {
         let any = self.below(salt, 24);
         if any < 4 { SIZES[any as usize] } else { 13 + 25 * (any - 4) }

@@ -35,12 +35,12 @@ pub fn count(bytes: usize) -> usize {
     bytes.div_ceil(BYTES)
 }
 
-/// Finds the documents of piece `number` of the file with the bytes `map`.
+/// Finds the documents whose lines begin in piece `number`, from 0, of the file with the bytes `map`.
 pub fn look(map: &[u8], number: usize) -> Piece {
     look_at(map, BYTES, number)
 }
 
-/// Finds the documents of piece `number`, for pieces of `bytes` bytes.
+/// Finds the documents whose lines begin in piece `number`, for pieces of `bytes` bytes.
 fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     let start = number * bytes;
     // A line that begins earlier belongs to the previous piece.
@@ -63,8 +63,8 @@ fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
 }
 
 /// Returns the pieces of a file in order, up to `most` documents and the first flaw. Scans those that other processes
-/// have not, and stores them in `folder`; waits for those that others scan. Returns the result of `done` instead
-/// once it is `Some`: another process has joined the pieces.
+/// have not, and stores them in `folder`; blocks while others scan the rest. Returns the result of `done` instead once
+/// it is `Some`: another process has joined the pieces. Fails if the folder cannot be used.
 pub fn look_together<T>(
     map: &[u8],
     most: u64,
@@ -135,8 +135,8 @@ fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
     Some(first)
 }
 
-/// Reads or scans piece `number`, and stores a scanned one in `folder`; returns `None` while another process holds
-/// it.
+/// Reads or scans piece `number`, and stores a scanned one in `folder`; returns `None` while another process holds it.
+/// Fails if the folder cannot be used.
 fn take(map: &[u8], folder: &Path, number: usize) -> io::Result<Option<Piece>> {
     let place = folder.join(format!("{number}"));
     if let Some(piece) = read(&place) {
@@ -162,14 +162,16 @@ fn read(place: &Path) -> Option<Piece> {
     postcard::from_bytes(&fs::read(place).ok()?).ok()
 }
 
-/// Locks piece `number` until the returned file is dropped. `how`: whether to wait for another process.
+/// Locks piece `number` until the returned file is dropped. `how`: whether to block while another process holds it, or
+/// to fail with `WouldBlock`.
 fn lock(folder: &Path, number: usize, how: FlockOperation) -> io::Result<File> {
     let file = File::create(folder.join(format!("{number}.lock")))?;
     flock(&file, how)?;
     Ok(file)
 }
 
-/// Returns the folder of the pieces for an index at `place`, for one size and modification time of the file.
+/// Returns the folder of the pieces for an index at `place`, for a file of `bytes` bytes with the modification time
+/// `changed`, ns.
 pub fn folder(place: &Path, bytes: u64, changed: i64) -> PathBuf {
     let mut folder = place.as_os_str().to_owned();
     folder.push(format!(".pieces-{bytes}-{changed}"));

@@ -37,7 +37,8 @@ pub fn folded(unit: f64, by: f64) -> f64 {
     if moved > 1.0 { 2.0 - moved } else { moved }
 }
 
-/// Returns the value that `unit`, in [0, 1), selects in proportion to the shares, which sum to 1.
+/// Returns the value that `unit`, in [0, 1), selects in proportion to the shares, which sum to 1; the first value if
+/// rounding leaves none.
 #[inline]
 pub fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
     for (share, value) in shares {

@@ -33,7 +33,8 @@ pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanErro
     }
 }
 
-/// Like [`unpacked`], with the folder for the unpacked copy. Other processes that unpack the same file wait.
+/// Does the work of [`unpacked`], with `folder` for the unpacked copy. Blocks while another process unpacks the same
+/// file.
 pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     let format = Format::of(path);
     if format.is_none() && revisions.is_none() {
@@ -111,6 +112,7 @@ impl Format {
 }
 
 /// Decompresses `source` into the new file `target`; of a MediaWiki dump, the first `revisions` as lines of JSON.
+/// `format`: `None` if it is not compressed. Fails if `source` is truncated or invalid.
 fn unpack(
     source: impl BufRead + 'static,
     format: Option<Format>,
@@ -126,7 +128,9 @@ fn unpack(
     target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Decompresses a stream, which may consist of several compressed streams; `None` leaves it as it is.
+/// Returns a reader of the decompressed bytes of a stream, which may consist of several compressed streams. `format`:
+/// `None` returns the bytes as they are. Fails if a Zstandard stream does not begin with a frame; reading fails for
+/// other invalid streams.
 fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<Box<dyn Read>> {
     Ok(match format {
         None => Box::new(source),
@@ -136,7 +140,8 @@ fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<B
     })
 }
 
-/// Decompresses a file's bytes, according to the file name's extension.
+/// Returns a reader of a file's decompressed bytes, according to the extension of `path`; other extensions return the
+/// bytes as they are.
 pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn Read>> {
     plain(source, Format::of(path))
 }
@@ -144,13 +149,13 @@ pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn
 /// Consecutive Zstandard frames; `None` after the last.
 struct Frames<R: BufRead>(Option<StreamingDecoder<R, FrameDecoder>>);
 
-/// Opens the next Zstandard frame of a stream.
+/// Opens the next Zstandard frame of a stream; fails if it is not one.
 fn frame<R: BufRead>(source: R) -> io::Result<StreamingDecoder<R, FrameDecoder>> {
     StreamingDecoder::new(source).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
 }
 
 impl<R: BufRead> Read for Frames<R> {
-    /// Reads decompressed bytes, across the ends of frames.
+    /// Reads decompressed bytes, across the ends of frames; returns 0 at the end of the last.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(decoder) = &mut self.0 {
             let count = decoder.read(buffer)?;
@@ -176,7 +181,7 @@ struct Watched {
 }
 
 impl Read for Watched {
-    /// Reads from the file and shows the progress.
+    /// Reads from the file and shows the progress on a terminal.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.read += count as u64;

@@ -75,7 +75,7 @@ impl Vectors {
         self.documents
     }
 
-    /// Appends document `number` as one line of JSON, without the line end.
+    /// Appends document `number` as one line of JSON, without the line end. Panics beyond the last document.
     pub fn append(&self, number: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"id\":");
         push_i64(out, number as i64);
@@ -137,7 +137,8 @@ impl Column {
         (self.map.len() / self.row()) as u64
     }
 
-    /// Appends row `number` as JSON: a list, or its only component if the column is single.
+    /// Appends row `number` as JSON: a list, or its only component if the column is single. Panics beyond the last
+    /// row.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let start = number as usize * self.row() + 4;
         let row = &self.map[start..start + self.row() - 4];

@@ -45,7 +45,8 @@ impl Pool {
         Self(text.into())
     }
 
-    /// Appends `length` characters of the pool, from a position determined by `bits`.
+    /// Appends `length` characters of the pool, from a position determined by `bits`; continues at the start after the
+    /// end.
     pub fn push(&self, out: &mut Vec<u8>, bits: u64, mut length: usize) {
         let mut at = (bits % Self::BYTES as u64) as usize;
         while length > 0 {

@@ -31,7 +31,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the event with its line copied from the batch buffer `from` to the end of `to`.
+    /// Returns the event with its line copied from `from`, the buffer that its ranges refer to, to the end of `to`.
+    /// The new ranges refer to `to`.
     #[must_use]
     pub fn copied(&self, from: &[u8], to: &mut Vec<u8>) -> Self {
         let start = to.len();
@@ -56,19 +57,19 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns an event's line.
+    /// Returns the line of an event of this batch.
     #[must_use]
     pub fn line(&self, event: &Event) -> &[u8] {
         &self.bytes[event.line.clone()]
     }
 
-    /// Returns the id of an event's document, escaped as in a JSON string.
+    /// Returns the id of the document of an event of this batch, escaped as in a JSON string.
     #[must_use]
     pub fn id(&self, event: &Event) -> &[u8] {
         &self.bytes[event.id.clone()]
     }
 
-    /// Returns the name of an event's kind.
+    /// Returns the name of the kind of an event of this batch.
     #[must_use]
     pub fn kind(&self, event: &Event) -> &str {
         &self.kinds[event.kind]

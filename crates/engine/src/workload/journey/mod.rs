@@ -142,7 +142,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Compiles steps in order, within `depth` loops.
+    /// Compiles steps in order, within `depth` loops; refuses a step that its stream does not support.
     fn steps(&mut self, steps: &[Step], depth: usize) -> Result<(), PlanError> {
         steps.iter().try_for_each(|step| self.step(step, depth))
     }
@@ -286,7 +286,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// Returns the memory slot of captured variable `name`; refuses other variables.
+    /// Returns the memory slot of captured variable `name`; refuses an unknown name, and variables that are not
+    /// captured.
     fn slot(&self, name: &str) -> Result<usize, PlanError> {
         let id = self.variables.find(name)?;
         let slot = self.variables.slot(id);
@@ -294,7 +295,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the bit of an error class in a set of classes.
+/// Returns a set of error classes with only this one: a bit of the number.
 pub(crate) fn bit(class: ErrorClass) -> u8 {
     1 << class as u8
 }

@@ -108,9 +108,9 @@ impl User {
         Self { number, instant: journey.clock.map_or(0, |clock| clock.from), ..Self::default() }
     }
 
-    /// Runs the journey at `now` up to the next request or wait; returns that. `due`: end of the current think time.
-    /// Calls `take` with each finished timed group. `paced` returns the start of the next journey from the start and
-    /// the end of a finished one.
+    /// Runs the journey at `now` up to the next request or wait, and returns that; after 1,000 instructions without
+    /// one, returns that the user is due. `due`: end of the current think time. Calls `take` with each finished timed
+    /// group. `paced` returns the start of the next journey from the start and the end of a finished one.
     pub fn advance(
         &mut self,
         scene: &Scene,
@@ -231,13 +231,13 @@ impl User {
         self.failed & !bit(ErrorClass::Unseen) != 0
     }
 
-    /// Moves the user to the end of its journey.
+    /// Moves the user to the instruction that ends its journey.
     pub fn leave(&mut self, journey: &Journey) {
         // The last instruction of each journey is to leave.
         self.at = journey.directives.len() as u32 - 1;
     }
 
-    /// Returns a think time; a random one takes the user's next draw.
+    /// Draws a think time; a random one takes the user's next draw.
     fn think(&mut self, scene: &Scene, time: &Think) -> Duration {
         if let Think::Constant(time) = time {
             return *time;
@@ -259,7 +259,8 @@ impl User {
         }
     }
 
-    /// Returns whether a test of the user's last request, captured values or simulated time holds.
+    /// Returns whether a test of the user's last request, captured values or simulated time holds; false for a missing
+    /// value.
     fn holds(&self, check: &Check) -> bool {
         match check {
             Check::Failed(set) => self.failed & set != 0,

@@ -26,7 +26,8 @@ impl Captured {
         *known = true;
     }
 
-    /// Stores the value of some JSON in a slot, with its type. Fails for an invalid string.
+    /// Stores the value of some JSON in a slot, with its type. Fails for an invalid string, and then leaves the slot
+    /// as it is.
     pub fn keep_json(&mut self, slot: usize, json: &[u8]) -> Result<(), serde_json::Error> {
         let (known, value) = self.place(slot);
         value.set_json(json)?;
@@ -47,7 +48,7 @@ impl Captured {
         &mut self.values[slot]
     }
 
-    /// Moves all values from `other` into the same slots, and empties these slots of `other`.
+    /// Moves all values from `other` into the same slots, and marks these slots of `other` as empty.
     pub fn learn(&mut self, other: &mut Self) {
         for (slot, news) in other.values.iter_mut().enumerate().filter(|(_, (known, _))| *known) {
             std::mem::swap(self.place(slot), news);

@@ -88,7 +88,8 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Adds a variable's counters: those in its values to `uses`, those of the drawn records to `reads`.
+    /// Adds the counters that a variable depends on: those whose numbers are in its values to `uses`, those of the
+    /// records that it draws from to `reads`.
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),

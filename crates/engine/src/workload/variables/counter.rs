@@ -39,7 +39,8 @@ impl Counter {
         Ok(Self { from, items, fresh: form.flag("fresh")?, start: from })
     }
 
-    /// Returns the number of the `nth` request that uses the counter, from 0; after `items` requests they repeat.
+    /// Returns the number of the `nth` request that uses the counter, counted from 0; after `items` requests the
+    /// numbers repeat.
     #[inline]
     pub fn number(&self, nth: u64) -> i64 {
         self.start.wrapping_add_unsigned(nth % self.items)
@@ -69,7 +70,8 @@ pub enum Inserted {
 }
 
 impl Records {
-    /// Parses the keys `from`, `items` and, if records may be inserted, the counter's name in `inserted`.
+    /// Parses the keys `from`, `items` and, if records may be inserted, the counter's name in `inserted`. Refuses
+    /// other values.
     pub fn new(form: &Form<'_>) -> Result<Self, PlanError> {
         let inserted = match form.get("inserted") {
             Some(_) => Inserted::Named(form.text("inserted")?.to_owned()),
@@ -78,7 +80,7 @@ impl Records {
         Ok(Self { from: form.whole("from", 0)?, items: form.items("items")?, inserted })
     }
 
-    /// Returns the number of records before the first insert.
+    /// Returns the number of records that exist before the first insert.
     pub fn items(&self) -> u64 {
         self.items
     }
@@ -88,13 +90,13 @@ impl Records {
         !matches!(self.inserted, Inserted::None)
     }
 
-    /// Returns the number of records known to exist at the start of the request.
+    /// Returns the number of records known to exist at the start of request `draw`.
     #[inline]
     pub fn there(&self, draw: &Draw) -> u64 {
         if self.grow() { self.items + draw.settled } else { self.items }
     }
 
-    /// Returns the number of the record with index `place`, the oldest first.
+    /// Returns the number of the record with index `place`, the oldest first, whether it exists yet or not.
     #[inline]
     pub fn number(&self, place: u64) -> i64 {
         match &self.inserted {

@@ -57,13 +57,15 @@ impl Texts {
 }
 
 impl Derived {
-    /// Parses the text of a template. A template that is exactly one hole has the type of its variable.
+    /// Parses the text of a template; refuses other values. A template that is exactly one hole has the type of its
+    /// variable.
     pub fn text(argument: &Value) -> Result<Self, PlanError> {
         let text = argument.as_str().ok_or_else(|| PlanError::new(format!("derived wants a text, not {argument}")))?;
         Ok(Self::UnboundText(text.to_owned()))
     }
 
-    /// Parses `{of: name, times: 1, plus: 0}`. The result is an integer if all three numbers are.
+    /// Parses `{of: name, times: 1, plus: 0}`; refuses other keys and values. The result is an integer if all three
+    /// numbers are.
     pub fn linear(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("linear", argument, &["of", "times", "plus"])?;
         let number = |key, default: i64| match form.get(key) {
@@ -78,19 +80,20 @@ impl Derived {
         })
     }
 
-    /// Parses `{of: name}`: YCSB's hash of an integer.
+    /// Parses `{of: name}`: YCSB's hash of an integer. Refuses other keys and values.
     pub fn hash(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("hash", argument, &["of"])?;
         Ok(Self::UnboundHash { of: form.text("of")?.to_owned() })
     }
 
-    /// Parses `{of: name, count: 100}`: a list of `count` values, one for each of that many requests.
+    /// Parses `{of: name, count: 100}`: a list of `count` values, one for each of that many requests. Refuses other
+    /// keys and values.
     pub fn several(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("several", argument, &["of", "count"])?;
         Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
     }
 
-    /// Parses `{of: name, field: a.b, otherwise: 0}`: a value inside a document.
+    /// Parses `{of: name, field: a.b, otherwise: 0}`: a value inside a document. Refuses other keys and values.
     pub fn part(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("part", argument, &["of", "field", "otherwise"])?;
         Ok(Self::UnboundPart { of: form.text("of")?.to_owned(), part: DocumentPart::new(&form)? })
@@ -111,7 +114,7 @@ impl Derived {
         })
     }
 
-    /// Returns the variables that a bound derivation depends on directly.
+    /// Returns the variables that a bound derivation depends on directly; empty for an unbound one.
     pub fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
@@ -150,7 +153,8 @@ impl Derived {
         }
     }
 
-    /// Returns the number derived for `draw`; `None` unless it is a linear function or hash of a number.
+    /// Returns the number derived for `draw`; `None` unless it is a linear function of a number or the hash of an
+    /// integer.
     pub fn number(&self, variables: &Variables, draw: &Draw) -> Option<Number> {
         match self {
             Self::Linear { of, times, plus } => Some(variables.number(*of, draw)?.linear(*times, *plus)),
@@ -162,7 +166,7 @@ impl Derived {
         }
     }
 
-    /// Appends the derived value in an encoding.
+    /// Appends the derived value in an encoding; nothing if it is unbound or not a number where one is needed.
     pub fn write(&self, values: &Values<'_>, encoding: Encoding, out: &mut Vec<u8>) {
         if let Self::Text(texts) = self {
             let template = match encoding {
@@ -211,7 +215,7 @@ fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out
 }
 
 impl Number {
-    /// Converts a JSON number: to an integer if it is one of 64 bits.
+    /// Converts a JSON number: to an integer if it is one of 64 bits, otherwise to a floating-point number.
     fn new(value: &Value) -> Self {
         value.as_i64().map_or_else(|| Self::Real(value.as_f64().unwrap_or_default()), Self::Whole)
     }
@@ -241,9 +245,8 @@ pub fn refuse_circles(variables: &Variables) -> Result<(), PlanError> {
     (0..variables.entries.len()).try_for_each(|index| visit(variables, index, &mut seen, &mut way))
 }
 
-/// Follows the derivations of the variable with index `index`; refuses a cycle. `seen`: state of each variable.
-/// `way`:
-/// the current path.
+/// Follows the derivations of the variable with index `index`; refuses a cycle. `seen`: 0 for a variable not seen yet,
+/// 1 on the current path, 2 free of cycles. `way`: the current path.
 fn visit(variables: &Variables, index: usize, seen: &mut [u8], way: &mut Vec<usize>) -> Result<(), PlanError> {
     match seen[index] {
         2 => return Ok(()),

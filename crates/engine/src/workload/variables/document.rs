@@ -43,7 +43,8 @@ impl Documents {
         self.sequential
     }
 
-    /// Appends the document that request `draw` selects, as stored in its corpus, without a line end.
+    /// Appends the document that request `draw` selects, as stored in its corpus, without a line end. `salt` separates
+    /// the draw from the request's others.
     pub fn append(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let documents = self.corpus.documents();
         let number = if self.sequential { draw.k % documents } else { below(documents - 1, draw, salt) };
@@ -57,7 +58,8 @@ impl Documents {
         out.truncate(out.len() - usize::from(out.last() == Some(&b'\n')));
     }
 
-    /// Appends the document that request `draw` selects, in an encoding.
+    /// Appends the document that request `draw` selects, in an encoding. `salt` separates the draw from the request's
+    /// others.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         self.append(draw, salt, out);
@@ -75,7 +77,7 @@ pub struct DocumentPart {
 }
 
 impl DocumentPart {
-    /// Parses `{of: name, field: a.b, otherwise: 0}`, except `of`.
+    /// Parses `{of: name, field: a.b, otherwise: 0}`, except `of`; refuses a field that is not a text.
     pub fn new(form: &Form<'_>) -> Result<Self, PlanError> {
         let path = form.text("field")?.split('.').map(str::to_owned).collect();
         Ok(Self { path, otherwise: form.present("otherwise").map(Encoded::new) })
@@ -94,7 +96,8 @@ impl DocumentPart {
         Ok(())
     }
 
-    /// Appends the value from the document that `draw` selects, or the default, or null.
+    /// Appends the value from the document that `draw` selects in an encoding, or the default, or null if there is
+    /// neither. `salt` separates the draw from the request's others.
     pub fn write(&self, documents: &Documents, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         documents.append(draw, salt, out);
@@ -138,7 +141,8 @@ struct Member<'n>(&'n str);
 impl<'de> DeserializeSeed<'de> for Member<'_> {
     type Value = Option<&'de RawValue>;
 
-    /// Finds the member or element with this name, as its JSON text; `None` if it is missing.
+    /// Finds the member of an object or the element of an array with this name, as its JSON text; `None` if it is
+    /// missing. Fails for other values.
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
@@ -147,11 +151,12 @@ impl<'de> DeserializeSeed<'de> for Member<'_> {
 impl<'de> Visitor<'de> for Member<'_> {
     type Value = Option<&'de RawValue>;
 
+    /// Writes the expected types, for the error message.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object or an array")
     }
 
-    /// Returns the JSON of the first member with this name; `None` without one.
+    /// Returns the JSON of the first member with this name; `None` without one. Fails for invalid JSON.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut member = None;
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
@@ -164,7 +169,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         Ok(member)
     }
 
-    /// Returns the JSON of the element with this index; `None` without one.
+    /// Returns the JSON of the element with this index; `None` without one. Fails for invalid JSON.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let wanted: Option<usize> = self.0.parse().ok();
         let mut element = None;

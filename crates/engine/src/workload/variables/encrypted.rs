@@ -31,7 +31,7 @@ pub struct Encrypted {
 }
 
 impl UnboundEncrypted {
-    /// Parses `{of: name, key: ..., field: name, as: text, bound: none | low | high}`.
+    /// Parses `{of: name, key: ..., field: name, as: text, bound: none | low | high}`; refuses other keys and values.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("encrypted", argument, &["of", "key", "field", "as", "bound"])?;
         let how = form.get("as").ok_or_else(|| form.wrong("as", "how the field is encrypted"))?;
@@ -62,8 +62,8 @@ impl Encrypted {
         }
     }
 
-    /// Returns the variable `name` with its values encrypted in advance, if they are constant or listed; it is drawn
-    /// like the plain one. The error names a value that cannot be encrypted.
+    /// Returns variable `name` with its values encrypted in advance, if the plain ones are constant or listed,
+    /// otherwise `None`; it is drawn like the plain one. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
         let kind = match kind {
@@ -119,7 +119,8 @@ impl Encrypted {
         }
     }
 
-    /// Appends the encrypted value of this request in an encoding.
+    /// Appends the encrypted value of this request in an encoding; the largest 64-bit integer if it cannot be
+    /// encrypted.
     pub fn write(&self, values: &Values<'_>, encoding: Encoding, out: &mut Vec<u8>) {
         match self.make(&self.drawn(values)) {
             Ok(Value::String(hex)) => {

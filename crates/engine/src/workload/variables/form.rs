@@ -28,12 +28,12 @@ impl<'a> Form<'a> {
         self.mapping.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns the value of a key, if it is present, including null.
+    /// Returns the value of a key, if it is present, even if it is null.
     pub fn present(&self, key: &str) -> Option<&'a Value> {
         self.mapping.get(key)
     }
 
-    /// Returns the error for a wrong or missing value. `wanted`: description of the expected value.
+    /// Returns the error for a wrong or missing value of a key. `wanted`: description of the expected value.
     pub fn wrong(&self, key: &str, wanted: &str) -> PlanError {
         match self.get(key) {
             Some(value) => PlanError::new(format!("{} wants {key} to be {wanted}, not {value}", self.kind)),
@@ -53,9 +53,8 @@ impl<'a> Form<'a> {
         value.as_i64().ok_or_else(|| self.wrong(key, "a whole number"))
     }
 
-    /// Returns the number at a key, or `default` if it is missing; refuses a number that does not satisfy `fits`.
-    /// `wanted`:
-    /// description for the error.
+    /// Returns the number at a key, or `default` if it is missing; refuses other values, and a number that does not
+    /// satisfy `fits`. `wanted`: description for the error.
     pub fn number(
         &self,
         key: &str,

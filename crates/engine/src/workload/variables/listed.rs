@@ -133,7 +133,7 @@ impl Listed {
     }
 }
 
-/// Parses the key `order`: random, the default, or sequential.
+/// Parses the key `order`: random, the default, or sequential. Refuses other values.
 fn order(form: &Form<'_>) -> Result<Selection, PlanError> {
     Ok(if form.word("order", &["random", "sequential"])? == "random" {
         Selection::Uniform

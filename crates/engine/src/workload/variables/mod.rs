@@ -154,7 +154,8 @@ impl Variables {
         Self::with_corpora(forms, &Corpora::default())
     }
 
-    /// Like [`Self::parse`], with fields and documents of corpora. `{"captured": null}` declares a captured variable.
+    /// Does the same as [`Self::parse`], with fields and documents of corpora. `{"captured": null}` declares a
+    /// captured variable. Also refuses cyclic derivations, and more than four loop variables.
     pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
         let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
         let (mut slots, mut loops) = (0, 0);
@@ -239,7 +240,7 @@ impl Variables {
         &self.entries[id.0].name
     }
 
-    /// Returns the number of slots in a client's [`Captured`].
+    /// Returns the number of captured variables, which each have a slot in [`Captured`].
     pub fn slots(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Captured(_))).count()
     }
@@ -268,7 +269,8 @@ impl Variables {
 }
 
 impl Values<'_> {
-    /// Appends the value of a variable in an encoding. Allocates only to grow `out`.
+    /// Appends the value of a variable in an encoding; nothing for a captured value that is missing. Allocates only to
+    /// grow `out`.
     pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
         let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
         let draw = &per.draw(self.draw);
@@ -316,7 +318,8 @@ impl Per {
 }
 
 impl Kind {
-    /// Parses a variable's definition `{KIND: ..., per: ...}`. Returns its scope, a request by default, and its kind.
+    /// Parses a variable's definition `{KIND: ..., per: ...}`. Returns its scope, a request by default, and its kind;
+    /// slots and loop indices are 0. Refuses other forms.
     fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
         let wrong = || {
             PlanError::new(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")))

@@ -71,7 +71,8 @@ impl Variables {
         }
     }
 
-    /// Calls `visit` with the variables in the text of a form, and with the variables that they derive from.
+    /// Calls `visit` with each variable in the text of a form, and with the variables that it derives from; one that
+    /// is named several times is visited several times.
     fn rests_on(&self, form: &Value, visit: &mut impl FnMut(VariableId)) {
         let mut named = Vec::new();
         self.named(form, &mut named);

@@ -64,7 +64,7 @@ impl Template {
     }
 
     /// Appends `text` as a whole path: literals stay unchanged, holes are percent-encoded. Refuses spaces, control
-    /// characters and characters outside ASCII.
+    /// characters and characters outside ASCII, and unknown variables.
     pub fn push_path(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(PlanError::new(format!("path {text:?} contains {bad:?}; percent-encode it")));
@@ -77,7 +77,8 @@ impl Template {
         self.push_text(text, variables, Encoding::Text, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends `text` as a header field's value, in which no value can end the field. Refuses control characters.
+    /// Appends `text` as a header field's value, in which no value can end the field. Refuses control characters and
+    /// unknown variables.
     pub fn push_field(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| c.is_control()) {
             return Err(PlanError::new(format!("{text:?} contains {bad:?}, which a header cannot carry")));
@@ -123,7 +124,7 @@ impl Template {
         self.holes.is_empty().then_some(&self.literals)
     }
 
-    /// Iterates over the variables in its holes.
+    /// Iterates over the variables in its holes; one may repeat.
     pub fn variables(&self) -> impl Iterator<Item = VariableId> {
         self.holes.iter().map(|hole| hole.variable)
     }

@@ -44,7 +44,7 @@ impl RandomLetters {
         }
     }
 
-    /// Appends the letters that request `draw` draws, unquoted.
+    /// Appends the letters that request `draw` draws, unquoted. `salt` separates the draw from the request's others.
     pub fn write(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let length = self.shortest + below(self.longest - self.shortest, draw, salt);
         push_letters(draw, mix(salt), length as usize, out);
@@ -81,8 +81,9 @@ pub enum Piece {
 }
 
 impl Dates {
-    /// Parses `{from: 2015-01-01, to: 2016-01-01, format: "%Y-%m-%d %H:%M:%S"}`; `to` is excluded. Formats
-    /// are strftime formats, or `epoch_second` or `epoch_millis`, which are numbers.
+    /// Parses `{from: 2015-01-01, to: 2016-01-01, format: "%Y-%m-%d %H:%M:%S"}`; `to` is excluded, and must be later
+    /// than `from`. Formats are strftime formats, or `epoch_second` or `epoch_millis`, which are numbers. Refuses
+    /// other dates and formats.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("date", argument, &["from", "to", "format"])?;
         let instant = |key| {
@@ -96,7 +97,8 @@ impl Dates {
         Ok(Self { from, span: from.abs_diff(to), format: Format::new(&form)? })
     }
 
-    /// Appends the time that request `draw` draws, in the variable's format.
+    /// Appends the time that request `draw` draws, in the variable's format and an encoding. `salt` separates the draw
+    /// from the request's others.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         self.format.write(self.from + below(self.span - 1, draw, salt) as i64, encoding, out);
     }
@@ -115,7 +117,7 @@ impl Format {
         format.ok_or_else(|| form.wrong("format", wanted))
     }
 
-    /// Appends a time, given in milliseconds since 1970, in the format.
+    /// Appends a time, given in milliseconds since 1970, in the format; quoted in JSON, unless it is a number.
     pub fn write(&self, millis: i64, encoding: Encoding, out: &mut Vec<u8>) {
         let pieces = match self {
             Self::Millis => return push_i64(out, millis),

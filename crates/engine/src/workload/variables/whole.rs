@@ -26,15 +26,15 @@ pub enum Whole {
 }
 
 impl Whole {
-    /// Parses `{from: 0}`: the request's number, plus `from`.
+    /// Parses `{from: 0}`: the request's number, plus `from`. Refuses other keys and values.
     pub fn sequential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("sequential", argument, &["from"])?;
         Ok(Self::Sequential { from: form.whole("from", 0)? })
     }
 
-    /// Parses `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0,
-    /// inserted: COUNTER}`. The distribution covers the items and the `expected` inserts; an item that does
-    /// not exist is redrawn.
+    /// Parses `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0, inserted:
+    /// COUNTER}`; refuses other keys and values, and `inserted` without `expected`. The distribution covers the items
+    /// and the `expected` inserts; an item that does not exist is redrawn.
     pub fn zipfian(argument: &Value) -> Result<Self, PlanError> {
         let known = ["items", "exponent", "form", "scrambled", "from", "expected", "inserted"];
         let form = Form::new("zipfian", argument, &known)?;
@@ -56,8 +56,9 @@ impl Whole {
         Ok(Self::Zipfian { records, space, zipf, scrambled })
     }
 
-    /// Parses `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`. The
-    /// newest item is the most likely. Each request adds `growth` items, or the inserted ones are added.
+    /// Parses `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`; refuses other
+    /// keys and values, and both `growth` and `inserted`. The newest item is the most likely. Each request adds
+    /// `growth` items, or the inserted ones are added.
     pub fn latest(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("latest", argument, &["items", "growth", "exponent", "form", "from", "inserted"])?;
         let records = Records::new(&form)?;
@@ -71,8 +72,8 @@ impl Whole {
         Ok(Self::Latest { records, growth, zipf })
     }
 
-    /// Parses `{items: n, hot_items: .2, hot_share: .8, from: 0}`. A share `hot_share` of the requests goes
-    /// to the first `hot_items` (a share) of the items.
+    /// Parses `{items: n, hot_items: .2, hot_share: .8, from: 0}`; refuses other keys and values. A share `hot_share`
+    /// of the requests goes to the first `hot_items` (a share) of the items.
     pub fn hotspot(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("hotspot", argument, &["items", "hot_items", "hot_share", "from"])?;
         let items = form.items("items")?;
@@ -90,8 +91,9 @@ impl Whole {
         Ok(Self::Hotspot { from: form.whole("from", 0)?, items, hot, share })
     }
 
-    /// Parses `{mean: m, items: n, from: 0, newest_first: false, inserted: COUNTER}`. Item i is drawn in
-    /// proportion to exp(-i / mean), counted from the oldest or the newest. Inserted items are the newest.
+    /// Parses `{mean: m, items: n, from: 0, newest_first: false, inserted: COUNTER}`; refuses other keys and values.
+    /// Item i is drawn in proportion to exp(-i / mean), counted from the oldest or the newest. Inserted items are the
+    /// newest.
     pub fn exponential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("exponential", argument, &["mean", "items", "from", "newest_first", "inserted"])?;
         let mean = form.number("mean", None, |mean| mean > 0.0 && mean.is_finite(), "a number above 0")?;
@@ -159,7 +161,8 @@ impl Whole {
 }
 
 /// Draws from a Zipf distribution over `space` items until the item is a record that exists. After 10,000 draws, falls
-/// back to a record from the start. `scrambled`: a hash spreads the frequent items over the records.
+/// back to a record from the start. `scrambled`: a hash spreads the frequent items over the records. `salt` separates
+/// the draw from the request's others.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;
     let mut item = 0;
@@ -174,13 +177,14 @@ fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &D
     records.number(fnv(item) % records.items())
 }
 
-/// Returns the number of items that YCSB's generator of the latest item draws from, for `items` items.
+/// Returns how many items YCSB's generator of the latest item draws from, given that `items` exist: one fewer, at
+/// least 1.
 fn older(items: u64) -> u64 {
     (items - 1).max(1)
 }
 
-/// Reads the keys `form` and `exponent` (default 0.99), and returns the distribution over `items` items. The exponent
-/// is at most 20 in the exact form, and below 1 in the ycsb form.
+/// Reads the keys `form` and `exponent` (default 0.99), and returns the distribution over `items` items. Refuses an
+/// exponent above 20 in the exact form, and of 1 or more in the ycsb form.
 fn zipf(form: &Form<'_>, items: u64) -> Result<Zipf, PlanError> {
     if form.word("form", &["exact", "ycsb"])? == "exact" {
         let exponent = form.number("exponent", Some(YCSB_EXPONENT), |e| e > 0.0 && e <= 20.0, "above 0, at most 20")?;
@@ -191,8 +195,8 @@ fn zipf(form: &Form<'_>, items: u64) -> Result<Zipf, PlanError> {
     Ok(Zipf::Ycsb(Ycsb::new(items, exponent)))
 }
 
-/// Returns a uniform random integer in [0, last], from the high half of a product (Lemire 2019). Its bias is below
-/// 2^-40 for ranges of fewer than 2^24 values.
+/// Returns a uniform random integer in [0, last], from the high half of a product (Lemire 2019). `salt` separates the
+/// draw from the request's others. Its bias is below 2^-40 for ranges of fewer than 2^24 values.
 pub fn below(last: u64, draw: &Draw, salt: u64) -> u64 {
     ((u128::from(draw.bits(salt)) * (u128::from(last) + 1)) >> 64) as u64
 }

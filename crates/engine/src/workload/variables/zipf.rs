@@ -33,7 +33,7 @@ impl Zipf {
         }
     }
 
-    /// Draws an item in [0, n).
+    /// Draws an item in [0, n); low items are the most frequent. `salt` separates the draw from the request's others.
     #[inline]
     pub fn item(&self, draw: &Draw, salt: u64) -> u64 {
         match self {
@@ -56,7 +56,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// Creates the distribution, for n of at least 1.
+    /// Creates the distribution over `n` items, at least 1, with an exponent above 0.
     pub fn new(n: u64, exponent: f64) -> Self {
         let n = n as f64;
         let last = integral(n + 0.5, exponent);
@@ -65,7 +65,7 @@ impl Exact {
         Self { n, exponent, last, width, squeeze }
     }
 
-    /// Draws an item in [0, n) by rejection.
+    /// Draws an item in [0, n) by rejection. `salt` separates the draw from the request's others.
     fn item(&self, draw: &Draw, salt: u64) -> u64 {
         let mut salt = salt;
         // Fewer than one point in ten is rejected, for any exponent.
@@ -83,7 +83,7 @@ impl Exact {
     }
 }
 
-/// Returns the integral of x^-exponent from 1 to x, numerically stable near exponent 1.
+/// Returns the integral of t^-exponent for t from 1 to x, numerically stable near exponent 1.
 fn integral(x: f64, exponent: f64) -> f64 {
     let log = math::ln(x);
     let scaled = (1.0 - exponent) * log;
@@ -91,7 +91,7 @@ fn integral(x: f64, exponent: f64) -> f64 {
     log * factor
 }
 
-/// Returns the x at which [`integral`] is `area`.
+/// Returns the x at which [`integral`] with this exponent is `area`.
 fn inverse(area: f64, exponent: f64) -> f64 {
     let scaled = (area * (1.0 - exponent)).max(-1.0);
     let factor = if scaled.abs() > 1e-8 { math::ln_1p(scaled) / scaled } else { 1.0 - scaled / 2.0 };
@@ -132,7 +132,7 @@ impl Ycsb {
         Self::with_zeta(SCRAMBLED_ITEMS, YCSB_EXPONENT, SCRAMBLED_ZETA)
     }
 
-    /// Creates the distribution from its sum `zeta`; see [`zeta`].
+    /// Creates the distribution over `n` items from its sum `zeta`, which the function [`zeta`] returns.
     fn with_zeta(n: u64, exponent: f64, zeta: f64) -> Self {
         let second = 1.0 + math::powf(0.5f64, exponent);
         let n = n as f64;
@@ -155,7 +155,8 @@ impl Ycsb {
     }
 }
 
-/// Returns Gray's coefficient for `n` items. The first two items have the weight `second` of `zeta`.
+/// Returns Gray's coefficient for `n` items, whose sum of weights is `zeta`. `second`: sum of the weights of the first
+/// two items.
 fn eta(n: f64, exponent: f64, second: f64, zeta: f64) -> f64 {
     (1.0 - math::powf(2.0 / n, 1.0 - exponent)) / (1.0 - second / zeta)
 }

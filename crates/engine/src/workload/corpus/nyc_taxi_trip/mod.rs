@@ -281,8 +281,7 @@ fn push_location(out: &mut Vec<u8>, longitude: f64, latitude: f64) {
     out.push(b']');
 }
 
-/// Appends a positive number of degrees. The records contain single-precision coordinates printed in double
-/// precision:
+/// Appends a positive number of degrees. The records contain single-precision coordinates printed in double precision:
 /// multiples of 2^-18 (about 0.4 m) with up to 14 decimal places.
 fn push_degrees(out: &mut Vec<u8>, degrees: f64) {
     let steps = (degrees * f64::from(1 << 18)) as u64;
