@@ -30,6 +30,14 @@ def test_the_pauses_of_all_collectors_count():
     assert seconds_stopped(counters(5_000, frequency=1_000)) == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize("length", [-1, 0, 19])
+def test_an_entry_shorter_than_its_header_is_refused(length):
+    content = bytearray(counters(1_500_000_000))
+    struct.pack_into("=i", content, 32, length)
+    with pytest.raises(ValueError, match="shorter than its header"):
+        seconds_stopped(bytes(content))
+
+
 def test_another_file_says_nothing():
     assert seconds_stopped(b"\0" * 64) is None
 

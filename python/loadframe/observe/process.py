@@ -465,6 +465,9 @@ def seconds_stopped(content: bytes) -> float | None:
     ticks, frequency = 0, 0
     for _ in range(entries):
         length, name_at, count, kind, *_, data_at = _ENTRY.unpack_from(content, offset)
+        # An entry without a length would be read up to two thousand million times.
+        if length < _ENTRY.size:
+            raise ValueError("an entry is shorter than its header")
         name = content[offset + name_at : content.index(b"\0", offset + name_at)]
         if kind == _LONG and not count:
             (value,) = struct.unpack_from("=q", content, offset + data_at)
