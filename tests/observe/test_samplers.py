@@ -93,6 +93,28 @@ def test_a_node_of_many_processes_is_seen_as_one(spawn):
     assert figures(alone.sample(1.0))["process.cpu"] < 0.05
 
 
+def test_a_node_of_many_processes_keeps_the_cpu_time_of_its_ended_processes(spawn):
+    # As PostgreSQL does, the node ends a process for each connection and for each part of a parallel query.
+    busy = "import time\nwhile time.process_time() < 0.6: pass"
+    script = (
+        "import subprocess, sys, time\nsys.stdin.readline()\n"
+        f"subprocess.run([sys.executable, '-c', {busy!r}])\nprint(flush=True)\n"
+        "while time.process_time() < 0.2: pass\nprint(flush=True)\ntime.sleep(60)"
+    )
+    node = spawn(script, stdin=subprocess.PIPE)
+    alone, family = (ProcessSampler(lambda: {"n1": node.pid}, families=with_family) for with_family in (False, True))
+    for sampler in (alone, family):
+        list(sampler.sample(0.0))
+    node.stdin.write(b"\n")
+    node.stdin.flush()
+    node.stdout.readline()
+    node.stdout.readline()
+    seen = figures(family.sample(1.0))
+    assert seen["process.cpu"] >= 0.7
+    assert seen["process.cpu"] == pytest.approx(seen["process.cpu_user"] + seen["process.cpu_system"])
+    assert figures(alone.sample(1.0))["process.cpu"] < 0.5
+
+
 def test_storage_writes_of_a_process_are_a_rate_in_bytes(spawn, tmp_path):
     file = tmp_path / "out"
     child = spawn(

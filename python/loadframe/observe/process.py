@@ -29,7 +29,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessSampler:
-    """Sampler of a process per node; with `families`, of the process and its descendants together.
+    """Sampler of a process per node; with `families`, of the process and its descendants, also ended ones, together.
 
     `pids` is called for each sample: node -> process id.
     """
@@ -65,28 +65,33 @@ class ProcessSampler:
         if self._known.get(source) != known:
             self._rates.forget(source)
             self._known[source] = known
-        figures = _figures(pid, stat)
+        figures = _figures(pid, stat, ended=self._families)
         for child in _descendants(pid, children):
-            # If a child has ended, its counters are missing, and this sample has no rates.
+            # A child that has ended counts for its parent.
             with contextlib.suppress(OSError):
-                more = _figures(child, stat_fields(child))
+                more = _figures(child, stat_fields(child), ended=True)
                 figures = {metric: figure + more.get(metric, 0.0) for metric, figure in figures.items()}
         for metric in _LEVELS:
             yield Sample(source, metric, figures.pop(metric))
         yield from self._rates.of(source, now, figures | _network(pid))
 
 
-def _figures(pid: int, stat: list[str]) -> dict[str, float]:
-    """Return resident memory, threads, CPU times and storage bytes of a process by metric; see `ProcessSampler`.
+def _figures(pid: int, stat: list[str], *, ended: bool) -> dict[str, float]:
+    """Return the levels and counters of a process by metric; `stat` are its fields of /proc/PID/stat.
 
-    `stat` are its fields of /proc/PID/stat. Values are totals since its start, except memory (bytes) and threads.
+    `ended`: CPU times include those of ended children, such as closed connections of PostgreSQL, that the process has
+    waited for. The bytes of storage always include theirs.
     """
+    # Times of the process in user and kernel mode, then those of its ended children.
+    user, system, user_ended, system_ended = (int(ticks) / _TICKS for ticks in stat[11:15])
+    if ended:
+        user, system = user + user_ended, system + system_ended
     return {
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
-        "process.cpu": _cpu_seconds(stat),
-        "process.cpu_user": int(stat[11]) / _TICKS,
-        "process.cpu_system": int(stat[12]) / _TICKS,
+        "process.cpu": user + system,
+        "process.cpu_user": user,
+        "process.cpu_system": system,
         **_storage(pid),
     }
 
