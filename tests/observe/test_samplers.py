@@ -486,6 +486,23 @@ def test_all_figures_of_a_machine_are_read_below_the_given_mount_points(proc, tm
     }
 
 
+def test_bytes_of_devices_on_other_disks_count_once(proc, tmp_path):
+    # An encrypted volume on a partition, a RAID device on the volume, and a loop device on a file.
+    blocks = tmp_path / "sys" / "block"
+    for name, below in (("sdz", None), ("dm-0", "slaves/sdz1"), ("md0", "slaves/dm-0"), ("loop0", "loop/backing_file")):
+        (blocks / name / "slaves").mkdir(parents=True)
+        if below:
+            (blocks / name / below).parent.mkdir(exist_ok=True)
+            (blocks / name / below).touch()
+    devices = ("sdz", "sdz1", "dm-0", "md0", "loop0")
+    sampler = HostSampler(proc=proc, sys=tmp_path / "sys")
+    for now in range(2):
+        rows = [f"8 0 {name} 1 0 {20 * now} 0 1 0 {40 * now} 0 0 0 0\n" for name in devices]
+        (proc / "diskstats").write_text("".join(rows))
+        seen = figures(sampler.sample(float(now)), "host")
+    assert (seen["disk.read"], seen["disk.written"]) == (20 * 512, 40 * 512)
+
+
 def test_a_kernel_without_pressure_stalls_leaves_them_out(proc):
     sampler = HostSampler(proc=proc)
     list(sampler.sample(0.0))

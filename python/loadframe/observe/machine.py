@@ -179,14 +179,25 @@ class HostSampler:
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
-        """Return the bytes `disk.read` and `disk.written` since boot, sums of all disks without their partitions."""
+        """Return the bytes read and written by all disks, without partitions and devices on other disks."""
         totals = {"disk.read": 0.0, "disk.written": 0.0}
         for line in (self._proc / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
-            if (self._blocks / name.replace("/", "!")).exists():
+            if self._is_disk(name):
                 totals["disk.read"] += _SECTOR * int(read)
                 totals["disk.written"] += _SECTOR * int(written)
         return totals
+
+    def _is_disk(self, name: str) -> bool:
+        """Return whether a block device is a disk: no partition, and no device whose bytes other disks count.
+
+        These are logical volumes, encrypted and RAID devices, which have `slaves`, and loop devices.
+        """
+        device = self._blocks / name.replace("/", "!")
+        try:
+            return device.exists() and not any((device / "slaves").iterdir()) and not (device / "loop").exists()
+        except FileNotFoundError:
+            return True
 
     def _network_share(self, now: float, interfaces: Mapping[str, Carried]) -> Iterator[Sample]:
         """Yield `network.share`: the largest rate of an interface and direction as a share of its speed, 0 to 1.

@@ -255,8 +255,8 @@ HOST = (
         "share",
         "utilisation of the busiest interface with a known speed, in its busier direction",
     ),
-    Field("disk.read", "rate", "B/s", "from all disks"),
-    Field("disk.written", "rate", "B/s", "to all disks"),
+    Field("disk.read", "rate", "B/s", "from all disks, each byte once"),
+    Field("disk.written", "rate", "B/s", "to all disks, each byte once"),
 )
 
 #: Metrics of the cluster, in runs that change it.
