@@ -277,6 +277,23 @@ def test_a_winner_that_dies_when_it_is_measured_again_has_not_held(opened):
     assert failed in read_report(folder.path).page
 
 
+@pytest.mark.parametrize("scheme", ["scheme: full\n", "scheme: tpe\ntrials: 12\n"])
+def test_a_failed_confirmation_run_is_repeated_and_changes_no_other_run(opened, scheme):
+    experiment, folder = opened(EXPERIMENT + scheme)
+    died = []
+
+    def dies(run):
+        """Whether a run is the first one that measures the winner again."""
+        if run.id.startswith("confirm-") and run.treatment["store.settings.heap"] == "512m":
+            died.append(run.id)
+        return died[:1] == [run.id]
+
+    finished(experiment, folder, dies=dies)
+    assert died, "there is a winner"
+    folder.set_aside(died[0])
+    assert [run.id for run in experiment.kind.next_runs(experiment, folder.runs_path)] == [died[0]]
+
+
 def test_an_optimiser_learns_of_a_dead_store(opened):
     """A heap of 512 MiB would be faster; the store dies of it."""
     experiment, folder = opened(EXPERIMENT + "scheme: tpe\ntrials: 24\n")

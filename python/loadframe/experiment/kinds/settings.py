@@ -154,7 +154,8 @@ class Settings(Kind):
             if not (runs_path / planned.id).exists():
                 return planned, made
             made.append(_read(planned, runs_path))
-            earlier = any(run.treatment == made[-1].treatment for run in failed)
+            # Only of this trial: failures of later runs must not change the trials that followed it.
+            earlier = any(run.id.startswith(f"{planned.id},") for run in failed)
             value = math.inf if earlier else loss(written.objective, made[-1], experiment.measured[0])
             results.append((row, value))
         return None, made
@@ -229,10 +230,14 @@ def _read(planned: PlannedRun, runs_path: Path) -> "RecordedRun":
 
 
 def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
-    """Return earlier attempts in which the store failed; a repeated run does not cancel that failure."""
+    """Return earlier attempts of the design in which the store failed; a repeated run does not cancel that failure.
+
+    Attempts of confirmation runs are omitted: neither trials nor winners depend on the confirmation.
+    """
     from loadframe.analyze.experiment import read_attempts
 
-    return [run for run in read_attempts(runs_path.parent) if run.requests_failed]
+    attempts = read_attempts(runs_path.parent)
+    return [run for run in attempts if run.requests_failed and not run.id.startswith(CONFIRM)]
 
 
 def loss(objective: str, run: "RecordedRun", phase: str) -> float | None:
