@@ -309,6 +309,45 @@ def test_a_failing_hook_fails_the_run_and_keeps_its_measurements(growing, tmp_pa
 
 
 @pytest.mark.store
+def test_a_phase_that_prepares_fails_if_it_dropped_requests_that_write(tmp_path, state):
+    (tmp_path / "small.yaml").write_text(WORKLOAD.replace("documents: 50,", "documents: 5000,"))
+    (tmp_path / "g.yaml").write_text(GROWING)
+    experiment = load_experiment(tmp_path / "g.yaml")
+    with Cluster.start(ClusterSpec("sim", settings={"service": "50ms"}), print) as cluster:
+        workload = experiment.resolve({}, cluster.store.family)
+        session = Session(cluster, workload, seed=1, generator=experiment.generator({}), listener=Listener())
+        session.create_collections()
+        fill = workload.phase("fill").override(rate=200.0)
+        streams = tuple(stream.model_copy(update={"max_in_flight": 1}) for stream in fill.streams)
+        with pytest.raises(LoadframeError, match=r"requests of fill were dropped: too many were in flight"):
+            session.prepare([replace(fill, streams=streams)], tmp_path)
+
+
+class Restoring(Listener):
+    """Creates the missing collections of a cluster again after the first failed request."""
+
+    def __init__(self, cluster, collections):
+        self._cluster = cluster
+        self._collections = dict(collections)
+
+    def progress(self, progress):
+        while progress.errors and self._collections:
+            self._cluster.create_collection(*self._collections.popitem())
+
+
+@pytest.mark.store
+def test_a_phase_that_prepares_fails_if_a_request_of_its_warmup_failed(growing, tmp_path, state):
+    experiment, _ = growing
+    with Cluster.start(ClusterSpec("sim"), print) as cluster:
+        workload = experiment.resolve({}, cluster.store.family)
+        listener = Restoring(cluster, workload.collections)
+        session = Session(cluster, workload, seed=1, generator=experiment.generator({}), listener=listener)
+        look = replace(workload.phase("look").override(warmup=2.0, duration=0.5), prepares=True)
+        with pytest.raises(LoadframeError, match=r"requests? of look failed"):
+            session.prepare([look], tmp_path)
+
+
+@pytest.mark.store
 def test_a_simulated_store_draws_anew_in_each_repetition_and_treatment(growing, tmp_path, state):
     experiment, _ = growing
     seeds = []

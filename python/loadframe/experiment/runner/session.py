@@ -21,7 +21,12 @@ from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
-from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, EventCount, uncounted
+from loadframe.experiment.runner.document_counts import (
+    AcknowledgedDocuments,
+    EventCount,
+    uncounted,
+    written_content,
+)
 from loadframe.experiment.runner.ingest import (
     with_dead_letter_files,
     with_dead_letter_names,
@@ -345,7 +350,9 @@ class Session:
         return None
 
     def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
-        """Return the error of a phase with failed requests or unacknowledged events; None if it is complete.
+        """Return the error of a phase with failed requests, dropped writes or unacknowledged events; None if complete.
+
+        Failures of its warm-up count, too.
 
         Managed services refuse `force_merge`, `flush` and `refresh`. Notes that in `_refused` and returns no error.
         """
@@ -355,10 +362,15 @@ class Session:
                     f"{counted(source['left_over'], 'event')} of {name} were not acknowledged", phase
                 )
         for operation in outcome["operations"]:
-            failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
+            name, errors, warmup = operation["operation"], operation["errors"], operation["warmup"]
+            # Dropped reads leave the data complete.
+            if operation["dropped"] and written_content(phase.operations.get(name, {})):
+                dropped = f"{counted(operation['dropped'], 'request')} of {name} were dropped: too many were in flight"
+                return _incomplete_error(dropped, phase)
+            failed = sum(counts["requests"] - counts["successes"] for counts in (operation, warmup))
+            failed += operation["in_flight_at_end"]
             if not failed:
                 continue
-            name, errors = operation["operation"], operation["errors"]
             words = "".join(f": {without_compressed(error['message'])}" for error in errors[:1])
             if errors and _is_refused(phase.operations[name], errors):
                 self._refused.append(f"effect of {name}: the service refused it{words}")
