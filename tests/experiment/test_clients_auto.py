@@ -7,6 +7,7 @@ from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
+from loadframe.record.reader import set_aside
 from simulated import Truth, write_run
 
 HEAD = """\
@@ -64,6 +65,17 @@ def test_the_next_number_of_clients_follows_from_the_results_so_far(load, tmp_pa
     made(2)
     made(4, lam=50.0)
     assert kind.next_runs(experiment, runs) == ()
+
+
+def test_a_repeated_run_decides_instead_of_the_run_that_it_replaces(load, tmp_path):
+    experiment, runs = load(HEAD + "    factors: {nodes: [1]}\n"), tmp_path / "results" / "runs"
+    idle, full = (Truth(noise=0.0, seconds=2, operation="look", node_cpu=cpu) for cpu in (0.2, 0.49))
+    first = design(experiment).runs[0].id
+    write_run(runs, first, full, nodes=1, clients=1)
+    assert experiment.kind.next_runs(experiment, runs) == ()
+    set_aside(tmp_path / "results", runs / first)
+    write_run(runs, first, idle, nodes=1, clients=1)
+    assert [run.treatment["clients"] for run in experiment.kind.next_runs(experiment, runs)] == [2]
 
 
 def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):

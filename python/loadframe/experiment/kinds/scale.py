@@ -18,6 +18,7 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import WITH, Level, is_expression
 from loadframe.experiment.file.model import Count, CurvesFile, Estimate, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
+from loadframe.record.schema import SUMMARY_FILE
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import did_you_mean, wrong
 
@@ -179,12 +180,16 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
                 yield wanted
 
 
-@functools.lru_cache(maxsize=10_000)
 def _step(path: Path, clients: int, phase: str, objective: RateName) -> "ClientsTried":
-    """Return the result of a number of clients, from the run's folder `path`.
+    """Return the result of a number of clients from a run's folder. Cached, because recorded runs do not change."""
+    # A failed run may be repeated under the same name.
+    written = (path / SUMMARY_FILE).stat()
+    return _read_step(path, clients, phase, objective, (written.st_ino, written.st_mtime_ns))
 
-    Cached, because recorded runs do not change.
-    """
+
+@functools.lru_cache(maxsize=10_000)
+def _read_step(path: Path, clients: int, phase: str, objective: RateName, _written: tuple[int, int]) -> "ClientsTried":
+    """Return the result of `_step`; `_written` identifies the run among those with the same folder."""
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.scale.saturation import clients_tried
     from loadframe.record import Run
