@@ -4,6 +4,7 @@ import pytest
 
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.kinds.base import seed_of
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
@@ -65,6 +66,16 @@ def test_the_next_number_of_clients_follows_from_the_results_so_far(load, tmp_pa
     made(2)
     made(4, lam=50.0)
     assert kind.next_runs(experiment, runs) == ()
+
+
+def test_each_number_of_clients_sends_other_requests_and_each_treatment_the_same(load):
+    experiment = load(HEAD + "    factors: {nodes: [1, 2]}\n    repetitions: 2\n")
+    seeds = {}
+    for run in experiment.kind.largest_design(experiment).runs:
+        seeds.setdefault((run.block, run.treatment["clients"]), set()).add(seed_of(experiment, run))
+    assert all(len(of_load) == 1 for of_load in seeds.values()), "loads are compared between cluster sizes"
+    assert len(set.union(*seeds.values())) == 2 * 13
+    assert seeds[2, 1] == {experiment.seed + 1}
 
 
 def test_a_repeated_run_decides_instead_of_the_run_that_it_replaces(load, tmp_path):

@@ -198,9 +198,16 @@ def _read_step(path: Path, clients: int, phase: str, objective: RateName, _writt
 
 
 def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:
-    """Return a planned run with another number of clients, and the identifier for it."""
+    """Return a planned run with another number of clients, the identifier for it, and the seed of another trial.
+
+    Numbers of clients are tried in ascending order on one cluster. With one seed, each run would repeat the requests of
+    the run before, which caches answer.
+    """
+    from loadframe.analyze.scale.saturation import every_clients
+
     treatment: dict[str, Level] = {**planned.treatment, "clients": clients}
-    return PlannedRun(run_id(planned.block, treatment), planned.block, treatment, planned.state)
+    name = run_id(planned.block, treatment)
+    return PlannedRun(name, planned.block, treatment, planned.state, trial=every_clients().index(clients) + 1)
 
 
 def _scale_file(file: ExperimentFile) -> ScaleFile:
