@@ -55,6 +55,26 @@ def test_recorded_data_are_kept_as_a_failed_run(killed):
     assert not [row for row in run.telemetry.to_pylist() if row["source"].startswith("target:")]
 
 
+def test_a_stream_at_a_low_rate_lasts_as_long_as_the_recording(tmp_path):
+    writer = RunWriter(tmp_path, "r1").__enter__()
+    names = {"main": {"duration": 60.0}, "few": {"requests": 30}}
+    phase = asked("range", streams=[{"name": name, "pacing": PACING, "stop": stop} for name, stop in names.items()])
+    parts = {"workload": {"workload": "w", "phases": [phase]}, "generator": {"ranks": 1, "threads": 1}}
+    writer.draft(manifest(started=writer.started, **parts).as_dict())
+    folder = writer.phase("range", 2.0)
+    write_phase(folder, 10, offset=2)
+    series = folder / "series.csv"
+    # The last requests of the streams are in the fourth and in the second of ten seconds.
+    head, *rows = series.read_text().splitlines()
+    others = [row.replace("main,", "few,", 1) for row in rows[:2]]
+    series.write_text("\n".join([head, *rows[:4], *others, ""]))
+    writer.begun(folder, {"phase": "range", "start": 2.0, "threads": 1, "ranks": 1})
+    writer._release()
+    (path,) = recover_runs(tmp_path)
+    streams = {stream.name: stream.measured for stream in Run(path).summary.phases[0].streams}
+    assert streams == {"main": 10.0, "few": 2.0}
+
+
 def test_a_report_on_a_killed_run_keeps_it(killed):
     status, output, _ = within("report", killed / "r1", "--output", killed / "report.html")
     assert status == 0

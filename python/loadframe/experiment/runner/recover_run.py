@@ -90,13 +90,24 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "name": stream["name"],
                 "pacing": stream["pacing"],
-                "measured": measured(1 + max((int(row["second"]) for row in of_stream[stream["name"]]), default=-1)),
+                "measured": measured(_seconds_of(stream, of_stream[stream["name"]], seconds)),
                 "ran_out": False,
             }
             for stream in planned["streams"]
         ],
         **_counts(rows, planned["operations"].keys(), warmup, seconds - 1),
     }
+
+
+def _seconds_of(stream: Mapping[str, Any], rows: Sequence[Mapping[str, str]], seconds: int) -> int:
+    """Return the length of a stream, s, from its entry in the manifest and its rows of `series.csv`.
+
+    `seconds` is the number of recorded seconds. Seconds without a request have no row: a stream without a fixed number
+    of requests lasts longer than its rows, as at a low rate.
+    """
+    if "duration" in stream.get("stop", ()) or stream.get("stop") == "ended":
+        return seconds
+    return 1 + max((int(row["second"]) for row in rows), default=-1)
 
 
 def _counts(
