@@ -50,5 +50,21 @@ def test_clients_get_their_homes_by_number():
     assert (homes.count(0), homes.count(1)) == (5, 5)
 
 
+def test_round_robin_goes_by_the_number_of_the_client():
+    # Of two workers, the first has the clients 0, 2, 4, ..., which start at the first of two hosts.
+    near, far = 1e-4, 9e-4
+    described = Nearest(("a", "b"), (0, 1), ((far, near), (near, far)), ((0, 3), (3, 0))).describe(threads=1)
+    assert (described["mean_round_trip"], described["mean_round_trip_in_turn"]) == pytest.approx((near, far))
+    # Two workers of each rank: clients 0 and 1 of the first, 2 and 3 of the second.
+    described = Nearest(("a", "b"), (0, 1), ((far, near), (near, far)), ((0, 4), (4, 0))).describe(threads=2)
+    assert described["mean_round_trip_in_turn"] == pytest.approx((near + far) / 2)
+
+
+def test_an_unreachable_node_has_no_part_in_the_mean_round_trip():
+    nearest = Nearest(("a", "b"), (0,), ((1e-4, None),), ((2, 2),))
+    described = nearest.describe(threads=1)
+    assert (described["mean_round_trip"], described["mean_round_trip_in_turn"]) == pytest.approx((1e-4, 1e-4))
+
+
 def _ways(total, parts):
     return [way for way in itertools.product(range(total + 1), repeat=parts) if sum(way) == total]

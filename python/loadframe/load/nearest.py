@@ -76,35 +76,45 @@ class Nearest:
     def homes(self, threads: int) -> list[int]:
         """Return each client's host, as an index into `hosts`. Client c belongs to worker c mod (ranks x threads)."""
         left = [[host for host, count in enumerate(row) for _ in range(count)] for row in self.clients]
-        total, workers = sum(map(len, left)), len(self.ranks) * threads
-        return [left[client % workers // threads].pop(0) for client in range(total)]
+        return [left[rank].pop(0) for rank in ranks_of(sum(map(len, left)), len(self.ranks), threads)]
 
     def cost(self, clients: Sequence[Sequence[int]] | None = None) -> float:
-        """Return the mean round trip of a client, s; 0 without clients. An unreachable host counts as 1,000 s.
+        """Return the mean round trip of a client, s, for this or the given assignment.
 
-        `clients` is another assignment to judge, by rank and host; the default is this one.
+        Clients of unreachable nodes are left out: they have no round trip.
         """
-        counts = np.array(self.clients if clients is None else clients, float)
+        reached = np.array([[trip is not None for trip in row] for row in self.round_trips])
+        counts = np.where(reached, np.array(self.clients if clients is None else clients, float), 0.0)
         return float((counts * _costs(self.round_trips)).sum() / max(counts.sum(), 1))
 
-    def describe(self) -> dict[str, Any]:
-        """Return the assignment for a manifest, with its mean round trip and the one of round robin."""
+    def describe(self, threads: int) -> dict[str, Any]:
+        """Return the assignment for a manifest, with its mean round trip and the one of round robin.
+
+        `threads` is the number of workers of each rank.
+        """
+        in_turn = [[0] * len(self.hosts) for _ in self.ranks]
+        for client, rank in enumerate(ranks_of(sum(map(sum, self.clients)), len(self.ranks), threads)):
+            # The engine numbers clients over all ranks: with two ranks and two hosts, each rank uses one host.
+            in_turn[rank][client % len(self.hosts)] += 1
         return {
             "hosts": list(self.hosts),
             "ranks": list(self.ranks),
             "round_trips": [list(row) for row in self.round_trips],
             "clients": [list(row) for row in self.clients],
             "mean_round_trip": self.cost(),
-            "mean_round_trip_in_turn": self.cost([_round_robin(sum(row), len(self.hosts)) for row in self.clients]),
+            "mean_round_trip_in_turn": self.cost(in_turn),
         }
 
 
+def ranks_of(clients: int, ranks: int, threads: int) -> list[int]:
+    """Return the rank of each client, from 0. The engine assigns clients to workers (`threads` per rank) in turn."""
+    return [client % (ranks * threads) // threads for client in range(clients)]
+
+
 def seats(clients: int, ranks: int, threads: int) -> list[int]:
-    """Return the number of clients of each rank, if clients are assigned to workers (`threads` per rank) in turn."""
-    counts = [0] * ranks
-    for client in range(clients):
-        counts[client % (ranks * threads) // threads] += 1
-    return counts
+    """Return the number of clients of each rank; see `ranks_of`."""
+    placed = ranks_of(clients, ranks, threads)
+    return [placed.count(rank) for rank in range(ranks)]
 
 
 def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]) -> list[list[int]]:
@@ -140,8 +150,3 @@ def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]
 def _costs(round_trips: Sequence[Sequence[float | None]]) -> "np.ndarray[Any, np.dtype[np.float64]]":
     """Return the round trips as a matrix by rank and host, s; unreachable hosts cost 1,000 s."""
     return np.array([[_OUT_OF_REACH if trip is None else trip for trip in row] for row in round_trips], float)
-
-
-def _round_robin(clients: int, hosts: int) -> list[int]:
-    """Return the number of clients of each host, if `clients` clients are assigned in turn."""
-    return [clients // hosts + (host < clients % hosts) for host in range(hosts)]

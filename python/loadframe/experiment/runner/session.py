@@ -526,7 +526,7 @@ class Session:
         nearest = Nearest.measure(hosts, ranks, clients, threads)
         if known := (self.generator.nearest_as or {}).get(phase.name):
             nearest = Nearest.again(known, hosts, ranks)
-        self._nearest[phase.name] = nearest.describe()
+        self._nearest[phase.name] = nearest.describe(threads)
         return {"homes": nearest.homes(threads)}
 
     def _await_ready(self, phase: ResolvedPhase) -> None:
