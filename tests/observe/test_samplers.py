@@ -115,6 +115,23 @@ def test_a_node_of_many_processes_keeps_the_cpu_time_of_its_ended_processes(spaw
     assert figures(alone.sample(1.0))["process.cpu"] < 0.5
 
 
+def test_memory_that_the_processes_of_a_node_share_counts_once(spawn):
+    # The children end with their parent, because the pipe between them closes.
+    script = (
+        "import mmap, os, time\nshared = mmap.mmap(-1, 100_000_000)\n"
+        "def touch():\n    for place in range(0, len(shared), 4096): shared[place] = 1\n    print(flush=True)\n"
+        "end, held = os.pipe()\ntouch()\n"
+        "for _ in range(3):\n    if os.fork() == 0:\n        os.close(held)\n        touch()\n        os.read(end, 1)\n"
+        "        os._exit(0)\ntime.sleep(60)"
+    )
+    node = spawn(script)
+    for _ in range(4):
+        node.stdout.readline()
+    seen = figures(ProcessSampler(lambda: {"n1": node.pid}, families=True).sample(0.0))
+    assert seen["process.threads"] == 4
+    assert 100e6 < seen["process.resident"] < 200e6
+
+
 def test_storage_writes_of_a_process_are_a_rate_in_bytes(spawn, tmp_path):
     file = tmp_path / "out"
     child = spawn(

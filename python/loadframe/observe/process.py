@@ -48,6 +48,7 @@ class ProcessSampler:
         """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process.
 
         Memory is in bytes, CPU in cores, storage and network in bytes/s. Rates need two samples of a process.
+        Memory that several processes share counts once: that of the process with the most.
         """
         children = _children() if self._families else {}
         for node, pid in self._pids().items():
@@ -66,11 +67,15 @@ class ProcessSampler:
             self._rates.forget(source)
             self._known[source] = known
         figures = _figures(pid, stat, ended=self._families)
+        shared = [_shared(pid)] if self._families else []
         for child in _descendants(pid, children):
             # A child that has ended counts for its parent.
             with contextlib.suppress(OSError):
-                more = _figures(child, stat_fields(child), ended=True)
+                more, of_child = _figures(child, stat_fields(child), ended=True), _shared(child)
+                shared.append(of_child)
                 figures = {metric: figure + more.get(metric, 0.0) for metric, figure in figures.items()}
+        # Processes of a node map the same memory, such as the buffers of PostgreSQL.
+        figures["process.resident"] -= sum(shared) - max(shared, default=0)
         for metric in _LEVELS:
             yield Sample(source, metric, figures.pop(metric))
         yield from self._rates.of(source, now, figures | _network(pid))
@@ -94,6 +99,11 @@ def _figures(pid: int, stat: list[str], *, ended: bool) -> dict[str, float]:
         "process.cpu_system": system,
         **_storage(pid),
     }
+
+
+def _shared(pid: int) -> int:
+    """Return the resident bytes of a process that others may map, too: files and shared memory (proc(5), statm)."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[2]) * _PAGE
 
 
 def _children() -> dict[int, list[int]]:
