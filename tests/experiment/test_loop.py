@@ -309,7 +309,8 @@ def test_a_failing_hook_fails_the_run_and_keeps_its_measurements(growing, tmp_pa
 
 
 @pytest.mark.store
-def test_a_phase_that_prepares_fails_if_it_dropped_requests_that_write(tmp_path, state):
+@pytest.mark.parametrize("warmup", [0.0, 60.0])
+def test_a_phase_that_prepares_fails_if_it_dropped_requests_that_write(tmp_path, state, warmup):
     (tmp_path / "small.yaml").write_text(WORKLOAD.replace("documents: 50,", "documents: 5000,"))
     (tmp_path / "g.yaml").write_text(GROWING)
     experiment = load_experiment(tmp_path / "g.yaml")
@@ -317,7 +318,7 @@ def test_a_phase_that_prepares_fails_if_it_dropped_requests_that_write(tmp_path,
         workload = experiment.resolve({}, cluster.store.family)
         session = Session(cluster, workload, seed=1, generator=experiment.generator({}), listener=Listener())
         session.create_collections()
-        fill = workload.phase("fill").override(rate=200.0)
+        fill = workload.phase("fill").override(rate=200.0, warmup=warmup)
         streams = tuple(stream.model_copy(update={"max_in_flight": 1}) for stream in fill.streams)
         with pytest.raises(LoadframeError, match=r"requests of fill were dropped: too many were in flight"):
             session.prepare([replace(fill, streams=streams)], tmp_path)

@@ -363,10 +363,11 @@ class Session:
                 )
         for operation in outcome["operations"]:
             name, errors, warmup = operation["operation"], operation["errors"], operation["warmup"]
+            dropped = operation["dropped"] + warmup.get("dropped", 0)
             # Dropped reads leave the data complete.
-            if operation["dropped"] and written_content(phase.operations.get(name, {})):
-                dropped = f"{counted(operation['dropped'], 'request')} of {name} were dropped: too many were in flight"
-                return _incomplete_error(dropped, phase)
+            if dropped and written_content(phase.operations.get(name, {})):
+                words = f"{counted(dropped, 'request')} of {name} were dropped: too many were in flight"
+                return _incomplete_error(words, phase)
             failed = sum(counts["requests"] - counts["successes"] for counts in (operation, warmup))
             failed += operation["in_flight_at_end"]
             if not failed:

@@ -53,7 +53,12 @@ pub fn describe(
                     .then(|| json!({"relevant": counts.relevant, "found": counts.relevant_found})),
                 "kernel_timestamps": plan.kernel_timestamps
                     .then(|| json!({"without": counts.unstamped, "receive_only": counts.receive_only})),
-                "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
+                "warmup": {
+                    "requests": warmup.requests,
+                    "successes": warmup.successes,
+                    "documents": warmup.documents,
+                    "dropped": warmup.dropped,
+                },
                 "in_flight_at_end": in_flight,
                 "in_flight_oldest": (in_flight > 0).then_some(oldest.as_secs_f64()),
                 "inherited": warmup.completed,
