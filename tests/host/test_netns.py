@@ -235,6 +235,26 @@ def test_a_node_that_comes_back_is_reached_at_once(nodes, tmp_path):
             process.stop()
 
 
+def test_the_link_of_a_restarted_node_outlives_the_supervisor_of_its_killed_process(tmp_path):
+    host = NetnsHost()
+    address = host.address_of(0)
+
+    def start() -> LocalProcess:
+        program = (sys.executable, "-S", "-c", "import time; time.sleep(300)")
+        command = Command(f"loadframe-test-{token_hex(4)}", program, {}, tmp_path, tmp_path / "log", address=address)
+        return host.start(command, Limits())
+
+    killed = start()
+    killed.kill()
+    again = start()
+    try:
+        killed.stop()
+        assert Path("/sys/class/net", again.link.name).exists()
+    finally:
+        again.stop()
+    assert not Path("/sys/class/net", again.link.name).exists()
+
+
 def test_a_process_that_is_found_again_has_its_link_again(nodes):
     _, process = nodes[1]
     again = NetnsHost().find(process.record())

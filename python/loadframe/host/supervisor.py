@@ -42,6 +42,8 @@ _NETWORK = "/proc/self/ns/net"
 _FILES = 65_535
 #: Interface name of the link inside the node's namespace.
 NODE_END = "eth0"
+#: Seconds to wait for the link of an ended process with the same address. The kernel removes it with a delay.
+_FORMER_LINK = 10.0
 
 
 def main() -> None:
@@ -142,6 +144,8 @@ def _start(order: dict[str, Any]) -> int | None:
         os.waitpid(pid, 0)
         _write({"error": trouble.decode()})
         return None
+    if order["network"]:
+        order["network"]["index"] = _index(order["network"]["link"])
     _write({"pid": pid})
     return pid
 
@@ -157,11 +161,15 @@ def _allow_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _move_out(network: dict[str, str], supervisor: int) -> None:
+def _move_out(network: dict[str, Any], supervisor: int) -> None:
     """Enter a new network namespace, which ends with its last process, and connect it to the bridge.
 
-    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`.
+    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`. Waits
+    until the link of an ended process with the same address is gone.
     """
+    end = time.monotonic() + _FORMER_LINK
+    while _index(network["link"]) is not None and time.monotonic() < end:
+        time.sleep(0.005)
     outside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network namespace")
     inside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
@@ -198,7 +206,7 @@ def _run(command: list[str]) -> None:
         subprocess.run(command, capture_output=True, timeout=30, check=False)
 
 
-def _ip(network: dict[str, str], *commands: str) -> None:
+def _ip(network: dict[str, Any], *commands: str) -> None:
     """Execute commands of `ip` as one batch; OSError if one fails."""
     # Here and not above: most nodes need it neither now nor when they end.
     import subprocess
@@ -345,12 +353,25 @@ def _remove_group(folder: Path) -> None:
         break
 
 
-def _unplug(network: dict[str, str]) -> None:
-    """Remove the link if the kernel has not done so, and the bridge after its last link."""
-    with contextlib.suppress(OSError):
-        _ip(network, f"link delete {network['link']}")
+def _index(link: str) -> str | None:
+    """Return the number of an interface, which the kernel does not use again, or None if it does not exist."""
+    try:
+        return Path("/sys/class/net", link, "ifindex").read_text()
+    except OSError:
+        return None
+
+
+def _unplug(network: dict[str, Any]) -> None:
+    """Remove the link if the kernel has not done so, and the bridge after its last link.
+
+    A link of the same name that a later start of the node created stays.
+    """
     descriptor = os.open(_NETWORK, os.O_RDONLY)
+    # Starts hold this lock, so no link is created between the check and the removal.
     fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with contextlib.suppress(OSError):
+        if network.get("index") is not None and _index(network["link"]) == network["index"]:
+            _ip(network, f"link delete {network['link']}")
     with contextlib.suppress(OSError):
         if not any(Path("/sys/class/net", network["bridge"], "brif").iterdir()):
             _ip(network, f"link delete {network['bridge']}")
