@@ -225,6 +225,22 @@ def test_pressure_of_a_node_is_that_of_its_group_of_version_2(tmp_path):
     assert seen == dict.fromkeys([field.name for field in NODES if field.name.startswith("pressure.")], 0.25)
 
 
+def test_the_group_of_a_restarted_node_counts_from_zero(tmp_path):
+    def group(name: str, seconds: int) -> dict[str, Path]:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "cpu.stat").write_text(f"nr_throttled {seconds}\nthrottled_usec {seconds * 1_000_000}\n")
+        return {"cpu": folder}
+
+    groups = {"n1": group("first", 2)}
+    sampler = CgroupSampler(lambda: groups)
+    list(sampler.sample(1.0))
+    groups["n1"] = group("second", 5)
+    assert figures(sampler.sample(2.0)) == {}, "there is no rate across a restart"
+    group("second", 6)
+    assert figures(sampler.sample(3.0))["cgroup.throttled_time"] == 1.0
+
+
 def test_nodes_without_limits_do_not_have_control_groups(tmp_path):
     assert list(CgroupSampler(lambda: {"n1": {}}).sample(0.0)) == []
 

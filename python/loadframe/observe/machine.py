@@ -62,6 +62,8 @@ class CgroupSampler:
 
     def __init__(self, folders: Callable[[], Mapping[str, Mapping[str, Path]]]):
         self._folders = folders
+        #: Group with the CPU counters of each source.
+        self._known: dict[str, Path] = {}
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
@@ -72,6 +74,10 @@ class CgroupSampler:
                 if "memory" in controllers:
                     yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
                 if (group := controllers.get("cpu")) is not None:
+                    # A restarted node has another group, whose counters begin at zero.
+                    if self._known.get(source) != group:
+                        self._rates.forget(source)
+                        self._known[source] = group
                     # Only version 2, with one group for both controllers, counts pressure.
                     stalls = of_group(group) if group == controllers.get("memory") else {}
                     yield from self._rates.of(source, now, throttling(group) | stalls)
