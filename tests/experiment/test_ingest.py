@@ -1,11 +1,12 @@
 """Selection of the phase that ingests events, its handling of external events, and the files of its sources."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.runner import ingest
+from loadframe.experiment.runner import document_counts, ingest
 from loadframe.experiment.runner.document_counts import EventCount
 from loadframe.experiment.runner.ingest import ingest_phase, ingest_result, with_feed
 from loadframe.record.schema.figures import Latency, PartFigures, SourceFigures, StoredEvents
@@ -206,7 +207,8 @@ def test_each_collection_has_its_counts():
 class CountingCluster:
     """A cluster that only counts: its events by kind, and its documents."""
 
-    def __init__(self):
+    def __init__(self, count_lag=0.0):
+        self.store = SimpleNamespace(count_lag=count_lag)
         self.events = {"bid": 0}
 
     def count_having(self, collection, kinds):
@@ -226,6 +228,19 @@ def test_generated_events_that_the_store_had_before_are_not_lost(tmp_path, befor
     count.begin()
     (stored,) = count.end([{"sources": {"ads": {"kinds": {"bid": 7}}}}])
     assert (stored.missing, stored.before, stored.unique, stored.missing_label) == (7, before, unique, label)
+
+
+def test_events_that_a_service_counts_late_are_not_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(document_counts, "COUNT_PAUSE", 0.0)
+    way = "generate: {generator: adbids, rate: 10, documents: 7}"
+    resolved = workload(tmp_path, way=way).for_family("elasticsearch", 1).phase("filling")
+    cluster = CountingCluster(count_lag=60.0)
+    late = iter([0, 3, 7])
+    count = EventCount(cluster, [resolved])
+    count.begin()
+    monkeypatch.setattr(cluster, "count_having", lambda _, kinds: dict.fromkeys(kinds, next(late)))
+    (stored,) = count.end([{"sources": {"ads": {"kinds": {"bid": 7}}}}])
+    assert stored.missing == 0
 
 
 def test_time_until_events_are_stored_is_that_of_the_slowest_operation():

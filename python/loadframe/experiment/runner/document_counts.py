@@ -4,11 +4,13 @@ An event is a field of its document, so the documents with that field are counte
 event. The difference is data that the store acknowledged and lost.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.base import interrupts
 from loadframe.base.errors import LoadframeError
 from loadframe.base.event_kinds import KILLED
 from loadframe.base.units import counted
@@ -17,6 +19,9 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
 from loadframe.record.schema.figures import StoredEvents
 from loadframe.workload import ResolvedPhase
+
+#: Pause between two counts, s.
+COUNT_PAUSE = 1.0
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
@@ -82,8 +87,17 @@ class EventCount:
             self._at_kill = self._indexed + self._of_phase
 
     def end(self, outcomes: Sequence[Outcome]) -> tuple[StoredEvents, ...]:
-        """Count the events in the store after the load; LoadframeError if the store cannot count."""
-        return tuple(self._stored(place, outcomes) for place in self._places)
+        """Count the events in the store after the load; LoadframeError if the store cannot count.
+
+        Counts again until none is missing, up to the store's `count_lag`, or until an interrupt.
+        """
+        began = time.monotonic()
+        while True:
+            stored = tuple(self._stored(place, outcomes) for place in self._places)
+            late = interrupts.pending() or time.monotonic() - began >= self._cluster.store.count_lag
+            if late or not any(events.missing for events in stored):
+                return stored
+            time.sleep(COUNT_PAUSE)
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
         """Return the events that a run added to a collection, by kind, counted in the store now.

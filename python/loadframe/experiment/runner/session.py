@@ -21,12 +21,7 @@ from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
-from loadframe.experiment.runner.document_counts import (
-    AcknowledgedDocuments,
-    EventCount,
-    uncounted,
-    written_content,
-)
+from loadframe.experiment.runner.document_counts import COUNT_PAUSE, AcknowledgedDocuments, EventCount, uncounted
 from loadframe.experiment.runner.ingest import (
     with_dead_letter_files,
     with_dead_letter_names,
@@ -65,8 +60,6 @@ _TIDYING = {"force_merge", "flush", "refresh"}
 _NOT_OFFERED = {401, 403, 404, 405, 410}
 #: Entry of the verdict on a cluster that Loadframe did not start.
 _UNSEEN = "other programs on the nodes' machines: Loadframe did not start the nodes"
-#: Pause between two counts of documents, s.
-_COUNT_PAUSE = 1.0
 
 T = TypeVar("T")
 
@@ -574,7 +567,7 @@ class Session:
         while difference := self._acknowledged.difference(name, self.cluster.count(name)):
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
                 return difference
-            time.sleep(_COUNT_PAUSE)
+            time.sleep(COUNT_PAUSE)
         return None
 
 
