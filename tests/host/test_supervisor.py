@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from loadframe.base.errors import LoadframeError
-from loadframe.host import Limits, copying, supervisor
+from loadframe.host import Limits, copying, local_process, supervisor
 from loadframe.host.local import LocalHost
-from loadframe.host.local_process import Identity
+from loadframe.host.local_process import Identity, LocalProcess
 
 SLEEPER = "import time; time.sleep(300)"
 STUBBORN = (
@@ -223,6 +223,24 @@ def test_a_folder_in_which_its_node_runs_again_outlives_the_supervisor_of_the_ki
     assert scratch.exists()
     again.stop()
     assert not scratch.exists()
+
+
+def test_a_kill_waits_for_the_descendants_of_the_process(start, monkeypatch):
+    node, conditions = start(SLEEPER), []
+    with subprocess.Popen(["sleep", "300"]) as below:
+        try:
+            send = local_process._send
+            monkeypatch.setattr(local_process, "_descendants", lambda _: [Identity.of(below.pid)])
+            monkeypatch.setattr(local_process, "_send", lambda to, sent: to.pid == node.pid and send(to, sent))
+            monkeypatch.setattr(LocalProcess, "_await", staticmethod(conditions.append))
+            node.kill()
+            (ended,) = conditions
+            assert within(30, lambda: not node.alive())
+            assert not ended()
+        finally:
+            below.kill()
+        below.wait()
+        assert ended()
 
 
 def test_a_guard_that_cleans_up_for_long_is_left_to_it(start, folder, monkeypatch):

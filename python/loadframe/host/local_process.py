@@ -142,9 +142,12 @@ class LocalProcess:
             yield from asked.differences(actual)
 
     def kill(self) -> None:
-        """Send SIGKILL and wait until the process has ended, 10 s at most."""
-        self._signal(signal.SIGKILL)
-        self._await(lambda: not self.alive())
+        """Send SIGKILL and wait until the process and its descendants have ended, 10 s at most.
+
+        A restarted store could otherwise find files, ports or shared memory in use.
+        """
+        killed = self._signal(signal.SIGKILL)
+        self._await(lambda: not any(identity.alive() for identity in killed))
 
     def pause(self) -> None:
         """Send SIGSTOP and wait until the process is stopped, 10 s at most."""
@@ -168,12 +171,14 @@ class LocalProcess:
             return stat_fields(self.pid)[0] == "T" and self.alive()
         return False
 
-    def _signal(self, number: signal.Signals) -> None:
-        """Signal the process and then its descendants, which do the work in some stores."""
-        if self.alive():
-            below = _descendants(self.pid)
-            for identity in (self._identity, *below):
-                _send(identity, number)
+    def _signal(self, number: signal.Signals) -> list[Identity]:
+        """Signal the process and then its descendants, which do the work in some stores; return them."""
+        if not self.alive():
+            return []
+        signalled = [self._identity, *_descendants(self.pid)]
+        for identity in signalled:
+            _send(identity, number)
+        return signalled
 
     def keep(self) -> None:
         """Tell the supervisor to continue after our end of the pipe closes, and release it."""
