@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from loadframe.base.errors import LoadframeError
-from loadframe.host import Limits, copying, local_process, supervisor
+from loadframe.host import Limits, agent, copying, local_process, supervisor
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import Identity, LocalProcess
 
@@ -241,6 +241,16 @@ def test_a_kill_waits_for_the_descendants_of_the_process(start, monkeypatch):
             below.kill()
         below.wait()
         assert ended()
+
+
+def test_an_agent_reports_a_process_that_ended_before_it_was_kept_as_ended(start):
+    process = start(SLEEPER)
+    number = agent._register(process).number
+    try:
+        process.kill()
+        assert not agent.act(number, "keep").alive
+    finally:
+        del agent._HELD[number]
 
 
 def test_a_guard_that_cleans_up_for_long_is_left_to_it(start, folder, monkeypatch):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadframe.host import Limits, files, wire
-from loadframe.host.agent_client import bundle
+from loadframe.host.agent import ProcessState
+from loadframe.host.agent_client import AgentClient, bundle
 from loadframe.store import Installation
 
 
@@ -65,3 +66,11 @@ assert {{"cassandra", "mongodb", "opensearch", "postgresql", "redis"}} <= kinds,
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_older_state_of_a_process_never_replaces_a_newer_one():
+    client = AgentClient("there", None)
+    client.learn(3, ProcessState(number=1))
+    client.learn(3, ProcessState(alive=False, number=3))
+    client.learn(3, ProcessState(number=2))
+    assert not client.states[3].alive

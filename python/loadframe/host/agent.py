@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -60,6 +60,7 @@ class ProcessState:
     alive: bool = True
     paused: bool = False
     status: int | None = None  #: as Process.exit_status
+    number: int = field(default=0, compare=False)  #: number of the reading; a higher one is newer
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ class _RunningProcess:
     #: Serializes access to the supervisor's answer, which can be read only once.
     lock: threading.Lock = field(default_factory=threading.Lock)
     reported: ProcessState = ProcessState()
+    _readings: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def current_state(self) -> ProcessState:
-        """Return the state of the process now; the exit status is None while it runs."""
-        alive = self.process.alive()
-        return ProcessState(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
+        """Read the state of the process now, under `lock`; the exit status is None while it runs."""
+        alive, number = self.process.alive(), next(self._readings)
+        status = None if alive else self.process.exit_status()
+        return ProcessState(alive, alive and self.process.paused(), status, number)
 
 
 _HELD: dict[int, _RunningProcess] = {}
@@ -130,7 +133,7 @@ def find(kind: HostKind, record: Mapping[str, Any]) -> StartedProcess | None:
 
 
 def act(number: int, what: str) -> ProcessState:
-    """Apply an action to the process with a number, and return its new state, empty after `keep`.
+    """Apply an action to the process with a number, and return its new state.
 
     `what` is `throttle`, `unthrottle`, `stop`, `kill`, `pause`, `resume`, `keep` or `request_stop`; BadInput for
     another word.
@@ -140,15 +143,16 @@ def act(number: int, what: str) -> ProcessState:
     match what:
         case "throttle" | "unthrottle":
             process.throttle(what == "throttle")
-        case "stop":
+        case "stop" | "keep":
+            # They close the supervisor's pipe, which `current_state` reads.
             with held.lock:
-                process.stop()
-        case "kill" | "pause" | "resume" | "keep" | "request_stop":
+                getattr(process, what)()
+        case "kill" | "pause" | "resume" | "request_stop":
             getattr(process, what)()
         case _:
             raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
-        return ProcessState() if what == "keep" else held.current_state()
+        return held.current_state()
 
 
 def limit_differences(number: int, throttled: bool) -> list[Difference]:
@@ -213,7 +217,6 @@ class _Agent:
         while True:
             for number, held in list(_HELD.items()):
                 if held.lock.acquire(blocking=False):
-                    # Written while the lock is held, so that an old state never follows the answer to `act`.
                     try:
                         state = held.current_state()
                         if state != held.reported:

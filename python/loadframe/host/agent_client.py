@@ -153,6 +153,13 @@ class AgentClient:
         finally:
             self._waiting.pop(number, None)
 
+    def learn(self, number: int, state: ProcessState) -> None:
+        """Store the state of a process, unless a newer one is known: reports and answers arrive in any order."""
+        with self._lock:
+            known = self.states.get(number)
+            if known is None or state.number > known.number:
+                self.states[number] = state
+
     def hang_up(self) -> None:
         """Close the input of the agent, so that it exits. Do not wait."""
         self._closing.set()
@@ -206,7 +213,7 @@ class AgentClient:
         if "ready" in message:
             self._ready.set_result(wire.decoded(message["ready"]))
         elif "process" in message:
-            self.states[message["process"]] = ProcessState(**message["state"])
+            self.learn(message["process"], ProcessState(**message["state"]))
         elif answer := self._waiting.get(message.get("id", -1)):
             if "error" in message:
                 answer.set_exception(self._raised(message["error"]))

@@ -157,7 +157,7 @@ class RemoteMachine:
     def _process(self, started: StartedProcess, *, kept: bool = False) -> "RemoteProcess":
         """Return a process of the agent as an object here, and store its state. A `kept` one outlives the agent."""
         line = self._connected()
-        line.states.setdefault(started.number, started.state)
+        line.learn(started.number, started.state)
         return RemoteProcess(line, started, kept=kept)
 
     def _connected(self) -> AgentClient:
@@ -327,7 +327,7 @@ class RemoteProcess:
 
     def _act(self, action: str) -> None:
         """Apply an action of `agent.act` and store the new state; MachineLost if the machine is silent."""
-        self._line.states[self._number] = self._line.ask(self._patience, agent.act, self._number, action)
+        self._line.learn(self._number, self._line.ask(self._patience, agent.act, self._number, action))
 
 
 def _address_list(addresses: Mapping[str, str]) -> str:
