@@ -268,6 +268,31 @@ def test_a_kill_that_ends_after_another_command_has_grown_the_cluster_forgets_no
     assert saved().spec.nodes == 3
 
 
+def test_a_node_counts_as_killed_on_purpose_from_the_moment_of_its_end(cluster, monkeypatch):
+    process, seen = type(cluster.nodes[0].process), []
+    kill = process.kill
+
+    def kill_and_look(self: LocalProcess) -> None:
+        kill(self)
+        seen.extend((cluster.nodes[0].alive, cluster.nodes[0].state))
+
+    monkeypatch.setattr(process, "kill", kill_and_look)
+    cluster.kill("node-0")
+    assert seen == [False, State.KILLED]
+
+
+def test_a_node_whose_kill_fails_does_not_count_as_killed(cluster, monkeypatch):
+    def fail(self: LocalProcess) -> None:
+        raise LoadframeError("the machine does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(cluster.nodes[0].process), "kill", fail)
+        with pytest.raises(LoadframeError, match="does not answer"):
+            cluster.kill("node-0")
+    assert cluster.nodes[0].state == State.SETTLED
+    assert saved().nodes[0].state == State.SETTLED
+
+
 def test_a_node_that_another_command_kills_while_the_cluster_grows_stays_killed(cluster, toy):
     toy.during["join"] = lambda: Cluster.load("trial").kill("node-0")
     toy.joins_without_all = True

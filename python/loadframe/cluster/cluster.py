@@ -422,15 +422,32 @@ class Cluster(ClusterView):
         an attached cluster.
         """
         nodes = self._on_rack(name) or [self._named(name)]
-        for process in [self._process(node) for node in nodes]:
-            process.kill()
-        ended = {node.name: node.pid for node in nodes}
-        # Another command may have restarted the node in the meantime; that process was not killed.
-        self._node_table.edit(
-            nodes, lambda node: replace(node, state=State.KILLED) if node.pid == ended[node.name] else node
-        )
+        processes = {node.name: self._process(node) for node in nodes}
+        killed = {node.name: State.KILLED for node in nodes}
+        # First, so that no other thread or command takes the end of the process for a failure of the store.
+        self._set_states(nodes, killed)
+        try:
+            for process in processes.values():
+                process.kill()
+        except BaseException:
+            running = {node.name: node.state for node in nodes if processes[node.name].alive()}
+            self._set_states(nodes, killed | running)
+            raise
+        # Refuses a cluster that another command has deleted.
+        self._set_states(nodes, killed)
         names = tuple(node.name for node in nodes)
         self._emit(ClusterEvent(event_kinds.KILLED, names, {} if names == (name,) else {"rack": name}))
+
+    def _set_states(self, nodes: Sequence[Node], states: Mapping[str, State]) -> None:
+        """Set the states of nodes by name, except of nodes that another command has restarted in the meantime."""
+        starts = {node.name: (node.pid, node.mark) for node in nodes}
+
+        def changed(node: Node) -> Node:
+            """Return the node with its new state, or unchanged if it is another start of the node."""
+            same = (node.pid, node.mark) == starts[node.name]
+            return replace(node, state=states[node.name]) if same else node
+
+        self._node_table.edit(nodes, changed)
 
     def _on_rack(self, name: str) -> list[Node]:
         """Return the running nodes of a rack; empty if the rack is unknown.
