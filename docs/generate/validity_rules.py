@@ -26,6 +26,7 @@ The effect states how a rule changes the figures of its phase:
 | delayed | bounded | upper bound; lower bound without lag and lateness | the same without lag |
 | saturated | lower bound | upper bound | upper bound |
 | partial | bounded by the missing share of the window | bounded | bounded |
+| overhead | upper bound without the overhead | bounded without the overhead | the same |
 | unknown | unknown | unknown | unknown |
 
 The throughput of an open loop that achieved its rate is good with *late*, *delayed* and *saturated*. A rule with the
@@ -66,6 +67,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "generator_ceiling": {**_PHASE, "share": 0.88, "threads": 1},
     "lateness": {**_PHASE, "lateness": 0.004, "response": 0.02, "stolen": 0.0},
     "loop_lag": {**_PHASE, "lag": 0.036, "response": 0.002, "stolen": 0.0, "others": 0.45},
+    "generator_overhead": {**_BY_OPERATION, "service": 42e-6, "corrected": 16e-6, "share": 0.62},
     "stalled": {**_PHASE, "longest": 0.9, "away": 0.031, "stolen": 0.0},
     "began_late": {**_PHASE, "rank": "rank 3 (node4)", "late": 0.4, "others": 0},
     "straggler": {**_PHASE, "rank": "rank 3 (node4)", "share": 0.5, "limit": STRAGGLING, "others": 0},

@@ -9,11 +9,11 @@ import pytest
 from loadframe.analyze.compare import Group, Measure
 from loadframe.analyze.compare.contrasts import contrast_values
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.figures import Evidence, codes_about, measured_figures
+from loadframe.analyze.figures import Evidence, codes_about, figure, measured_figures
 from loadframe.analyze.scale.treatments import gather, points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
-from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.figures import KernelTimes, Latency
 from loadframe.record.schema.summary import GeneratorFigures, RankFigures, RecordedReason, StreamSummary
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
@@ -131,6 +131,66 @@ def test_lag_bounds_both_times_and_the_throughput_of_a_closed_loop_only():
     # A worker that lacked a core for 20 % of the time could have done a quarter more; the delays say still less.
     assert 100 < closed["throughput"].high["value"] <= 125
     assert states("loop_lag", pacing=OPEN, generator=replace(GENERATOR, achieved=0.995))["throughput"] == "good"
+
+
+def stamped(true, overhead, *, without=0, receive_only=0, **parts):
+    """Return the figures of requests with these times and overheads, s; the first `without` of them have no stamps."""
+    times = percentiles(true + overhead)
+    known = [percentiles(values[without:]) for values in (overhead, true)]
+    kernel = KernelTimes(*known, without, receive_only)
+    entry = replace(
+        phase("range", {"range": operation(100.0, response=times, service=times, kernel_times=kernel)}),
+        streams=(StreamSummary("main", CLOSED),),
+    )
+    log = Log(response=true + overhead, service=true + overhead,
+              overhead=overhead[without:], corrected=true[without:],
+              lag=np.full(600, 1e-6), lateness=np.zeros(600))  # fmt: skip
+    codes = parts.get("codes", ())
+    recorded = measured_figures(Evidence(entry, GENERATOR, codes, lambda: parts.get("log", log)))
+    return {each.figure: each for each in recorded}
+
+
+@pytest.mark.parametrize(("without", "receive_only"), [(0, 0), (3, 0), (0, 3), (2, 2), (300, 0)])
+@pytest.mark.parametrize("codes", [(), ("loop_lag",), ("generator_overhead", "loop_lag")])
+def test_kernel_timestamps_bound_service_times_where_lag_does_not_show_the_overhead(without, receive_only, codes):
+    random = np.random.default_rng(7)
+    true, overhead = random.exponential(1e-4, 1000) + 1e-4, random.exponential(4e-4, 1000)
+    entries = stamped(true, overhead, without=without, receive_only=receive_only, codes=codes)
+    measured, store = percentiles(true + overhead), percentiles(true)
+    for name in ("service", "response"):
+        assert entries[name].state == "bounded"
+        assert "generator_overhead" in entries[name].reasons or codes == ("loop_lag",)
+        for key in ("mean", "p50", "p90", "p99", "p999", "max"):
+            assert entries[name].low[key] <= store.at(key) * (1 + 1e-9), key
+            assert entries[name].high[key] == measured.at(key)
+    if not without and not receive_only:
+        assert entries["service"].low["p99"] == pytest.approx(store.p99)
+    if without == 300:
+        assert entries["service"].low["p50"] < store.p50, "three in ten requests may have taken no time"
+
+
+def test_kernel_timestamps_that_show_little_overhead_leave_times_good():
+    true = np.random.default_rng(7).exponential(1e-3, 1000) + 1e-3
+    entries = stamped(true, true * 0.03)
+    assert {entry.state for entry in entries.values()} == {"good"}
+    assert entries["service"].low["p99"] == pytest.approx(percentiles(true).p99)
+    exact = stamped(true, true * 0.001)["service"]
+    assert figure(exact, 1.0, "p99").low == 1.0, "up to 1 % is ignored"
+
+
+def test_kernel_timestamps_without_histograms_bound_times_by_recorded_percentiles():
+    true = np.linspace(1e-4, 2e-4, 1000)
+    entries = stamped(true, np.full(1000, 1e-4), log=None)
+    assert entries["service"].low["p99"] == pytest.approx(percentiles(true).p99)
+    assert entries["service"].state == "bounded"
+
+
+def test_overhead_bounds_the_throughput_of_closed_loops_once_the_rule_applies():
+    true = np.full(1000, 1e-3)
+    assert stamped(true, true)["throughput"].state == "good"
+    throughput = stamped(true, true, codes=("generator_overhead",))["throughput"]
+    assert (throughput.state, throughput.low, throughput.high) == ("bounded", {"value": 100.0}, {"value": 200.0})
+    assert throughput.reasons == ("generator_overhead",)
 
 
 def test_lag_without_a_wait_for_a_core_bounds_a_closed_loop_by_its_mean():

@@ -11,7 +11,7 @@ from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, ju
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
 from loadframe.analyze.verdict.self_monitor import OtherPrograms, other_programs
 from loadframe.base.event_kinds import GAP
-from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.figures import KernelTimes, Latency
 from loadframe.record.schema.summary import ChosenWindow, GeneratorFigures, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
 from simulated import Truth, write_run
@@ -428,3 +428,20 @@ def test_an_automatic_duration_that_ended_before_its_precision_is_imprecise(wide
     assert "raise at_most" in reason.remedy
     assert {entry.state for entry in judged(False).figures} == {entry.state for entry in judged(True).figures}
     assert not judged(True).reasons
+
+
+@pytest.mark.parametrize(("corrected", "codes"), [(38e-6, ["generator_overhead"]), (96e-6, [])])
+def test_overhead_above_its_limit_is_a_reason_with_both_times_and_the_share(corrected, codes):
+    def with_overhead(service, rest):
+        times = KernelTimes(Latency(count=9, p99=service - rest), Latency(count=9, p99=rest), 0, 0)
+        served = Latency(count=1000, p99=service)
+        return operation(100.0, response=served, service=served, kernel_times=times)
+
+    operations = {"get": with_overhead(1e-4, corrected), "put": with_overhead(1e-3, 0.96e-3), "ask": operation(1.0)}
+    judged = judge([JudgedPhase(phase("p", operations), QUIET, np.full(30, 100.0))], ())
+    assert [reason.code for reason in judged.reasons] == codes
+    for reason in judged.reasons:
+        assert (
+            "without it, the p99 service time of get is 38 us instead of 100 us, 62 % less (limit 5 %)" in reason.cause
+        )
+        assert "lower bound" in reason.remedy

@@ -11,6 +11,10 @@ requests of its seconds only, which are such a share. Lag is sampled evenly in t
 answer at any instant. A delay that n samples do not show affects at most a share of 3/n (the rule of three). A service
 time holds no lateness, so T is also at least the service time less the lag.
 
+Lag does not show how late each answer was read. If the kernel's timestamps were recorded, they replace it: T is at
+least the corrected service time, and the overhead of each request is one more delay. Requests without both timestamps
+may have any overhead.
+
 Lateness is known of every request, so it bounds each statistic, whether or not the verdict reports it. A statistic
 that lateness can have changed by at most 1 % counts as exact.
 
@@ -26,8 +30,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, LATENESS, effect_of
-from loadframe.record.schema.figures import Figures, Latency, OperationFigures
+from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, GENERATOR_OVERHEAD, LATENESS, effect_of
+from loadframe.record.schema.figures import Figures, KernelTimes, Latency, OperationFigures
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary, RecordedFigure, RecordedReason
 
 if TYPE_CHECKING:
@@ -172,6 +176,46 @@ class Evidence:
     histograms: Callable[[], "HistogramLog | None"] = field(default=lambda: None)
 
 
+@dataclass(frozen=True)
+class _Stamps:
+    """Kernel timestamps of the requests of one latency, which bound the store's times from below."""
+
+    times: KernelTimes
+    corrected: Distribution
+    overhead: _Delay
+    requests: int  #: all requests of the latency, with and without timestamps
+
+    @classmethod
+    def of(cls, evidence: Evidence, operation: str, figures: Figures, latency: Latency) -> "_Stamps | None":
+        """Return the timestamps of an operation for its `latency`; None without any, and for parts of operations."""
+        times = figures.kernel_times if isinstance(figures, OperationFigures) else None
+        if times is None or not times.corrected.count:
+            return None
+        known = times.corrected.count
+        requests = max(latency.count, known)
+        corrected, overhead = (
+            _distribution(evidence, operation, name, of)
+            for name, of in (("corrected", times.corrected), ("overhead", times.overhead))
+        )
+        unseen = (requests - known + times.receive_only) / requests
+        return cls(times, corrected, _Delay(overhead, unseen), requests)
+
+    def least(self, key: str) -> float:
+        """Return a lower bound of a statistic of the store's times, s.
+
+        Requests without timestamps may have taken no time, and so may those whose sending has none.
+        """
+        known, doubtful = self.times.corrected.count, self.times.receive_only
+        if key == "mean":
+            total = known * (self.times.corrected.mean or 0.0) - doubtful * (self.times.corrected.max or 0.0)
+            return max(total, 0.0) / self.requests
+        q = (_QUANTILES[key] * self.requests - (self.requests - known) - doubtful) / known
+        if q <= 0:
+            return 0.0
+        corrected = self.corrected
+        return (corrected.least(q) if isinstance(corrected, _FromSummary) else corrected.quantile(q)) or 0.0
+
+
 def measured_figures(evidence: Evidence) -> tuple[RecordedFigure, ...]:
     """Return the quality of a phase's figures: its rates and errors, and its operations' times."""
     return tuple(_figures(evidence))
@@ -242,7 +286,8 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
             yield RecordedFigure(phase.name, name, "unknown", reasons=spoilt)
         return
     factor = _shortfall(evidence, by_effect)
-    codes = tuple(code for effect in ("late", "delayed", "saturated", "partial") for code in by_effect.get(effect, ()))
+    effects = ("late", "delayed", "saturated", "partial", "overhead")
+    codes = tuple(code for effect in effects for code in by_effect.get(effect, ()))
     state: State = "good" if factor <= 1 + TOLERANCE else "bounded"
     for name, value in (("throughput", phase.throughput), ("documents", phase.documents_per_second)):
         if factor == 1:
@@ -264,6 +309,8 @@ def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> 
     if any(not stream.is_open for stream in phase.streams):
         # Waits below the verdict's limit cost throughput, too.
         factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence, delayed="delayed" in by_effect)
+        if "overhead" in by_effect:
+            factor *= _overhead_factor(phase)
     if delayed and phase.has_open_load:
         achieved = generator.achieved if generator else None
         if not achieved:
@@ -299,6 +346,20 @@ def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
     return min(by_share, by_delay) if lost > 0 else by_delay
 
 
+def _overhead_factor(phase: PhaseSummary) -> float:
+    """Return the largest factor by which the overhead in service times reduced the throughput of closed loops.
+
+    A client without the overhead o of its cycle c would complete c / (c - o) times as many requests. The service time
+    is at most c, so its mean divided by that of the corrected one is an upper bound for each operation.
+    """
+    factors = [1.0]
+    for operation in phase.operations.values():
+        times = operation.kernel_times
+        if times and times.overhead.mean is not None and times.corrected.mean is not None:
+            factors.append(1 + times.overhead.mean / times.corrected.mean if times.corrected.mean else math.inf)
+    return max(factors)
+
+
 def _missing_share(phase: PhaseSummary) -> float:
     """Return the share of the measured window before the last rank began, 0 to 1; 1 if that is unknown."""
     late = max((rank.began_late for rank in phase.ranks), default=math.inf)
@@ -317,35 +378,39 @@ def _times(
         latency: Latency | None = getattr(figures, name)
         if latency is None:
             continue
-        spoilt = by_effect.get("unknown", ())
-        if not spoilt and not latency.count and latency.p50 is None and latency.p99 is None:
-            spoilt = tuple(code for code in evidence.codes if code in (_NOTHING, "errors")) or (_NOTHING,)
-        if spoilt:
+        if spoilt := _spoilt(evidence, by_effect, latency):
             yield RecordedFigure(phase, name, "unknown", operation, spoilt)
             continue
         due = name != "service" and evidence.phase.has_due_times
         late = () if name == "service" else by_effect.get("late", ())
         delayed, saturated, partial = (by_effect.get(effect, ()) for effect in ("delayed", "saturated", "partial"))
+        stamps = _Stamps.of(evidence, operation, figures, latency)
         missing = _missing_share(evidence.phase) if partial else 0.0
         others = (*delayed, *saturated, *(partial if missing else ()))
-        codes = (*late, *others)
-        if not codes and not due:
+        codes = (*late, *others, *(by_effect.get("overhead", ()) if stamps else ()))
+        if not codes and not due and not stamps:
             yield RecordedFigure(phase, name, "good", operation)
             continue
         measured = _distribution(evidence, operation, name, latency)
-        delays = [] if saturated else _delays(evidence, lag=bool(delayed), late=name != "service")
-        served = figures.service if name == "response" and not saturated else None
+        # The overhead includes the lag after the request was sent.
+        lagging = bool(delayed) and not (stamps and name == "service")
+        delays = [] if saturated else _delays(evidence, lag=lagging, late=name != "service")
+        delays += [stamps.overhead] if stamps else []
+        served = figures.service if name == "response" and not saturated and not stamps else None
         bare = _distribution(evidence, operation, "service", served) if served else None
         lag = _delays(evidence, lag=bool(delayed), late=False)
         low, high = dict[str, float](), dict[str, float]()
+        least = stamps.least if stamps and not saturated and not missing else lambda _: 0.0
         for key in ("mean", *_QUANTILES):
             value = latency.at(key)
             if value is None:
                 continue
-            low[key] = 0.0 if saturated else _lowest(key, measured, delays, missing, value)
+            # The mean overhead of requests without timestamps is unknown.
+            unknown = saturated or (key == "mean" and stamps and stamps.overhead.unseen)
+            low[key] = 0.0 if unknown else _lowest(key, measured, delays, missing, value)
             if bare and served and (service := served.at(key)) is not None:
                 low[key] = max(low[key], _lowest(key, bare, lag, missing, service))
-            low[key] = min(low[key], value)
+            low[key] = min(max(low[key], least(key)), value)
             if not others and low[key] >= (1 - _IGNORED) * value:
                 low[key] = value
             highest = _highest(key, measured, missing, value)
@@ -356,7 +421,16 @@ def _times(
             continue
         narrow = not others and all(low[key] >= (1 - TOLERANCE) * (latency.at(key) or 0.0) for key in low)
         state: State = "good" if narrow else "bounded"
-        yield RecordedFigure(phase, name, state, operation, codes or (LATENESS.code,), low, high)
+        short = (LATENESS.code,) * due + (GENERATOR_OVERHEAD.code,) * bool(stamps)
+        yield RecordedFigure(phase, name, state, operation, codes or short, low, high)
+
+
+def _spoilt(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], latency: Latency) -> tuple[str, ...]:
+    """Return the codes of the reasons why nothing is known of a latency; empty if it has figures."""
+    spoilt = by_effect.get("unknown", ())
+    if spoilt or latency.count or latency.p50 is not None or latency.p99 is not None:
+        return spoilt
+    return tuple(code for code in evidence.codes if code in (_NOTHING, "errors")) or (_NOTHING,)
 
 
 def every_request(log: "HistogramLog", tag: str) -> "Histogram":
@@ -367,8 +441,11 @@ def every_request(log: "HistogramLog", tag: str) -> "Histogram":
     return log.total(f"{tag}/response") + log.total(f"{tag}/failure") + log.total(f"{tag}/abandoned")
 
 
-def _distribution(evidence: Evidence, operation: str, name: FigureName, latency: Latency) -> Distribution:
-    """Return the distribution of the latency `name` from the histograms, or from the summary's quantiles."""
+def _distribution(evidence: Evidence, operation: str, name: str, latency: Latency) -> Distribution:
+    """Return the distribution of the latency `name` from the histograms, or from the summary's quantiles.
+
+    `name` is a `FigureName`, or `overhead` or `corrected` for the kernel's timestamps.
+    """
     log = evidence.histograms()
     if log is not None:
         tag = f"{evidence.phase.name}/{operation}"

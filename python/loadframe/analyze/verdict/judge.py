@@ -337,6 +337,22 @@ def _backlog(phase: JudgedPhase) -> Iterator[Finding]:
 
 
 @detector
+def _overhead(judged: JudgedPhase) -> Iterator[Finding]:
+    """Yield a finding about the operation with the largest share of overhead, if kernel timestamps show too much."""
+    findings = []
+    for name, operation in judged.summary.operations.items():
+        service, times = operation.service.p99, operation.kernel_times
+        corrected = times.corrected.p99 if times else None
+        if service and corrected is not None and (share := 1 - corrected / service) > rules.OVERHEAD_LIMIT:
+            findings.append(
+                rules.GENERATOR_OVERHEAD(
+                    phase=judged.summary.name, operation=name, service=service, corrected=corrected, share=share
+                )
+            )
+    yield from sorted(findings, key=lambda finding: rules.severity_of(finding) or 0.0)[-1:]
+
+
+@detector
 def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
     """Yield findings if the phase missed steady state, an empty queue or the required precision."""
     name, window = judged.summary.name, judged.summary.window

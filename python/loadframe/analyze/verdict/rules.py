@@ -31,8 +31,9 @@ Fault = Literal["store", "generator", "cluster"]
 #: delayed    response and service times include delays of the event loops, and closed loops did less because of them;
 #: saturated  throughput is a lower bound; response and service times are upper bounds;
 #: partial    the load was incomplete for a part of the window;
+#: overhead   response and service times include the generator's overhead, which kernel timestamps bound;
 #: unknown    no figure describes the store at its treatment.
-Effect = Literal["result", "late", "delayed", "saturated", "partial", "unknown"]
+Effect = Literal["result", "late", "delayed", "saturated", "partial", "overhead", "unknown"]
 
 #: Failures of the whole run: missing documents, lost replicas, a lost node, no success, most users stuck, or an aborted
 #: run. Failures within a run: failed requests, unanswered requests, a failed cluster change.
@@ -55,6 +56,8 @@ NETWORK_LIMIT = 0.8
 CEILING_LIMIT = 0.8
 #: Lateness adds to response times. The limit is a share of the 99th percentile of response times.
 LATENESS_SHARE = 0.05
+#: Share of the 99th percentile of service times that the generator's overhead may take. Figures above it are bounded.
+OVERHEAD_LIMIT = 0.05
 #: Smallest limit of lag, s. A shorter lag is mostly the wake-up of an idle thread, which busy event loops do not need.
 LAG_LIMIT = 1e-3
 #: Lag has a recorded cause if other programs use more than this share of the machine, or a generator thread more than
@@ -387,6 +390,17 @@ LOOP_LAG = ValidityRule(
     effect="delayed",
     severity="share",
     shifts="the generator's event loops lagged",
+)
+GENERATOR_OVERHEAD = ValidityRule(
+    "generator_overhead",
+    "in phase {phase} kernel timestamps show the generator's overhead: without it, the p99 service time of {operation}"
+    f" is {{corrected:duration}} instead of {{service:duration}}, {{share:share beside {OVERHEAD_LIMIT}}} less"
+    f" (limit {format_share(OVERHEAD_LIMIT)})",
+    "quote the time without the overhead as the lower bound and the service time as the upper one; to narrow them,"
+    f" {OWN_CORES}, reduce the load, or give it more threads (--threads, or threads in the file)",
+    effect="overhead",
+    severity="share",
+    shifts="service times include the generator's overhead",
 )
 STALLED = ValidityRule(
     "stalled",
