@@ -242,3 +242,13 @@ def test_a_run_of_many_phases_has_a_line_for_each_operation(tmp_path):
     ]
     assert "closed loop" in done.stdout.lower()
     assert len(lines) < 250
+
+
+def test_kernel_timestamps_of_cassandra_are_refused_before_connecting(tmp_path):
+    words = ["bench", "ycsb/c", "--store", "cassandra", "--kernel-timestamps", "--output", tmp_path / "run"]
+    # Nothing listens at the address; connecting would be refused first.
+    for cluster in (["--hosts", "127.0.0.1:1"], []):
+        done = loadframe(*words, *cluster)
+        assert done.returncode == 2
+        assert "kernel timestamps do not support the driver cql" in done.stderr
+        assert "remove --kernel-timestamps" in done.stderr

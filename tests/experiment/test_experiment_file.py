@@ -42,6 +42,23 @@ def test_kernel_timestamps_reach_the_plan_and_the_manifest(load):
         assert switch.items() <= generator.describe().items()
 
 
+@pytest.mark.parametrize("factor", [False, True])
+def test_kernel_timestamps_of_cassandra_are_refused_in_the_file(load, factor):
+    text = "kernel_timestamps: true\n" + EXPERIMENT
+    if factor:
+        text = text.replace("factors: {nodes: [1, 2, 4]", "factors: {store.kind: [opensearch, cassandra]")
+    else:
+        text = text.replace("kind: opensearch", "kind: cassandra")
+    with pytest.raises(BadInput) as refusal:
+        load(text)
+    assert refusal.value.what == (
+        "cassandra: kernel timestamps do not support the driver cql, whose library hides its connections"
+    )
+    assert refusal.value.where.endswith(":1")
+    assert "remove --kernel-timestamps" in refusal.value.remedy
+    load(text.replace("cassandra", "redis"))
+
+
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT.replace("memory: 1g", 'memory: 1g, cores: "0,2"'))
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4}

@@ -190,7 +190,8 @@ def bench(
         option(
             Topic.GENERATOR,
             "--kernel-timestamps",
-            help="Measure the generator's part of service times by the kernel's timestamps of requests and answers.",
+            help="Measure the generator's part of service times by the kernel's timestamps of requests and answers. "
+            "Cassandra has none.",
         ),
     ] = False,
     samples: Samples = False,
@@ -246,6 +247,7 @@ def bench(
     from loadframe.library.bench import Bench, parse_schedule
     from loadframe.library.cluster import spec_from
     from loadframe.load import Generator
+    from loadframe.store import find
 
     started = spec_from(
         store,
@@ -290,6 +292,7 @@ def bench(
         allow_bad=allow_bad,
         confirm=access.confirm_drop if hosts and not yes else None,
         written=option_name,
+        driver=None if cluster else find(store).driver,
     )
     with published("bench", loaded.name, path, page, outlets) as publisher, Console() as console:
         whole = made.carry_out(Listeners(console, publisher))

@@ -40,6 +40,7 @@ from loadframe.library.reports import require_usable
 from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Generator
+from loadframe.store import find
 
 #: Maximum size of a table of measurements, bytes.
 _MOST = 16 << 20
@@ -139,6 +140,7 @@ def bench(
         replace=replace,
         reuse=reuse,
         allow_bad=allow_bad,
+        driver=None if cluster else find(store).driver,
     )
     if not made.carry_out(listener):
         raise KeyboardInterrupt

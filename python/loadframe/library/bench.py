@@ -53,10 +53,14 @@ class Bench:
     #: Called before collections of a cluster that Loadframe did not start are dropped; may refuse.
     confirm: Callable[[DroppedData], None] | None = None
     written: Callable[[str], str] = str
+    #: Driver of the store, if it is known before connecting.
+    driver: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise BadInput if too few ranks were started."""
+        """Raise BadInput if too few ranks were started, or if the driver does not support the generator's settings."""
         self.generator.members()
+        if self.driver is not None:
+            self.generator.require(self.driver)
 
     def carry_out(self, listener: Listener) -> bool:
         """Start or attach to the cluster, prepare data and record the run; return False if an interrupt ended it early.

@@ -29,6 +29,8 @@ Spread = Literal["fixed", "round_robin", "all", "nearest"]
 _AWS_SECRETS = ("aws_secret_access_key", "aws_session_token")
 #: Drivers of stores whose nodes all accept any request, as `nearest` requires.
 _ANY_NODE = ("http", "search")
+#: Drivers without kernel timestamps. The engine refuses them, too, but only once a plan can be made.
+_WITHOUT_TIMESTAMPS = ("cql", "null")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ class Generator:
         return ()
 
     def require(self, driver: str) -> None:
-        """Raise BadInput if the node selection (`spread`) does not support this driver."""
+        """Raise BadInput if this driver does not support the node selection (`spread`) or kernel timestamps."""
+        if self.kernel_timestamps and driver in _WITHOUT_TIMESTAMPS:
+            raise BadInput(
+                f"kernel timestamps do not support the driver {driver}, whose library hides its connections",
+                remedy="remove --kernel-timestamps (kernel_timestamps in a file), or measure another store",
+            )
         if self.spread == "nearest" and driver not in _ANY_NODE:
             raise BadInput(
                 f"--spread nearest does not support the driver {driver}, which selects the node with the data",

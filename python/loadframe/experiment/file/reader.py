@@ -26,6 +26,7 @@ from loadframe.experiment.file.model import (
 )
 from loadframe.experiment.kinds import Kind
 from loadframe.experiment.kinds.base import check_slo
+from loadframe.store import find
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
@@ -113,6 +114,7 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
     _check_kinds_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
     experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured, finished))
     _require_kind_of_store(experiment)
+    _check_timestamps(experiment)
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
@@ -256,6 +258,19 @@ def _require_kind_of_store(experiment: Experiment) -> None:
         "the key 'kind' is missing" if "store" in file.model_fields_set else "the key 'store' is missing",
         "add store.kind, such as store: {kind: opensearch}, or set it in each variant or as a factor",
     )
+
+
+def _check_timestamps(experiment: Experiment) -> None:
+    """Refuse kernel timestamps of a store whose driver has none. Imports the stores only if timestamps are on."""
+    file, document = experiment.file, experiment.document
+    if not file.kernel_timestamps:
+        return
+    varied = next((factor.levels for factor in experiment.factors if factor.name == "store.kind"), ())
+    for kind in filter(None, (file.store.kind, *map(str, varied))):
+        try:
+            experiment.generator({}).require(find(below(kind, document.path.parent)).driver)
+        except BadInput as error:
+            raise document.error(("kernel_timestamps",), f"{kind}: {error.what}", error.remedy, key=True) from None
 
 
 def _check_pacing(
