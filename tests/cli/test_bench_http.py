@@ -248,7 +248,7 @@ def test_the_overhead_of_the_generator_is_shown_by_kernel_timestamps(tmp_path, t
     assert (times.overhead.count, times.corrected.count, times.without) == (200, 200, 0)
     assert 0 < times.overhead.mean < service.mean
     assert times.overhead.mean + times.corrected.mean == pytest.approx(service.mean, rel=0.01)
-    assert "kernel timestamps of ask: the generator added mean " in done.stdout
+    assert "kernel timestamps of ask: service time mean " in done.stdout
     recorded = json.loads(shown.stdout)["phases"][0]["operations"]["ask"]["kernel_times"]
     assert recorded["corrected"]["p99"] == times.corrected.p99
 

@@ -9,6 +9,7 @@ from loadframe.base.units import (
     format_duration,
     format_limit,
     format_nodes,
+    format_share,
     format_size,
     share_beside,
     short_names,
@@ -218,7 +219,7 @@ def setup_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def kernel_times_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the generator's overhead and the corrected service times of each operation with kernel timestamps.
+    """Write the service time of each operation with kernel timestamps, the time without the generator's part, the part.
 
     Name the successes without timestamps.
     """
@@ -236,12 +237,21 @@ def _kernel_times_text(operation: "OperationFigures") -> str | None:
         return None
     if not times.corrected.count:
         return f"none of {counted(times.without, 'success', 'successes')} has any"
-    overhead, rest = (
-        f"mean {seconds_text(latency.mean)}, p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
-        for latency in (times.overhead, times.corrected)
+    part = times.overhead.mean or 0.0
+    # The part of the stamped successes only: `operation.service` includes the others.
+    mean = part + (times.corrected.mean or 0.0)
+    service, rest, overhead = (
+        f"mean {seconds_text(latency.mean)}{share}, p50 {seconds_text(latency.p50)}, p99 {seconds_text(latency.p99)}"
+        for latency, share in (
+            (operation.service, ""),
+            (times.corrected, ""),
+            (times.overhead, f" ({format_share(part / mean)} of the mean)" if mean else ""),
+        )
     )
-    # Means add up to the service time, percentiles do not.
-    words = f"the generator added {overhead} to the service time; without it: {rest}"
+    words = (
+        f"service time {service}; without the generator's part (a lower bound): {rest}; its part: {overhead};"
+        " percentiles do not add up"
+    )
     if times.without:
         words += f" ({counted(times.without, 'success', 'successes')} without timestamps omitted)"
     if times.receive_only:
