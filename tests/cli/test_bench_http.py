@@ -7,7 +7,9 @@ import pytest
 import trustme
 
 from commands import loadframe
+from loadframe.library.run import histograms_table, operations_table
 from loadframe.record import Run
+from loadframe.report.formats.tables import json_lines
 from rest_service import RestService
 from serverless_search import ServerlessSearch
 from tls_front import Front
@@ -251,6 +253,18 @@ def test_the_overhead_of_the_generator_is_shown_by_kernel_timestamps(tmp_path, t
     assert "kernel timestamps of ask: service time mean " in done.stdout
     recorded = json.loads(shown.stdout)["phases"][0]["operations"]["ask"]["kernel_times"]
     assert recorded["corrected"]["p99"] == times.corrected.p99
+    # Tables of runs and experiments have the times of each run.
+    (row,) = operations_table(run).to_pylist()
+    assert (row["corrected_p99"], row["overhead_mean"]) == (times.corrected.p99, times.overhead.mean)
+    counts = histograms_table(run).group_by("kind").aggregate([("count", "sum")]).to_pylist()
+    assert {kind["kind"]: kind["count_sum"] for kind in counts}.items() >= {"corrected": 200, "overhead": 200}.items()
+    assert json.loads(json_lines([run]))["kernel_times"]["overhead"]["p50"] == times.overhead.p50
+    # The verdict's bound of the service time is the time without the overhead.
+    (figure,) = (it for it in run.summary.verdict.figures if it.figure == "service")
+    if times.corrected.p99 < 0.95 * service.p99:
+        assert figure.state == "bounded"
+        assert figure.low["p99"] >= times.corrected.p99 * 0.999
+        assert "generator_overhead" in {reason.code for reason in run.summary.verdict.reasons}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])

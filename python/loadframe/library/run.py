@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Times that histograms record for each operation.
 _KINDS = ("response", "service", "failure")
+#: Kinds of times by the kernel's timestamps.
+_STAMPED = ("corrected", "overhead")
 #: Columns of every table of events.
 EVENT_COLUMNS = ("time", "wall", "kind", "nodes")
 _STATISTICS = ("mean", "p50", "p90", "p99", "p999", "max")
@@ -95,7 +97,11 @@ class Run:
 
     @cached_property
     def operations(self) -> Table:
-        """Figures of the measured windows: a row for each operation of each phase."""
+        """Figures of the measured windows: a row for each operation of each phase.
+
+        With kernel timestamps, `corrected_p99` is the p99 of service times without the generator's part, and
+        `overhead_p99` that of the part; likewise for other statistics.
+        """
         return Table("operations", lambda: operations_table(self._run))
 
     @cached_property
@@ -107,7 +113,8 @@ class Run:
     def histograms(self) -> Table:
         """Times of the measured windows: a row for each phase, operation, kind, second and recorded value.
 
-        `kind` is response, service or failure. `time` is the start of the second, since the run began.
+        `kind` is response, service or failure; with kernel timestamps also corrected (the service time without the
+        generator's part) and overhead (that part). `time` is the start of the second, since the run began.
         """
         return Table("histograms", lambda: histograms_table(self._run))
 
@@ -198,7 +205,10 @@ def operations_table(run: RecordedRun) -> "pa.Table":
                 "throughput": figures.throughput,
                 "documents_per_second": figures.documents_per_second,
             }
-            for kind, latency in (("response", figures.response), ("service", figures.service)):
+            times = {"response": figures.response, "service": figures.service}
+            if figures.kernel_times:
+                times |= {name: getattr(figures.kernel_times, name) for name in _STAMPED}
+            for kind, latency in times.items():
                 row |= {f"{kind}_{statistic}": latency.at(statistic) for statistic in _STATISTICS}
             rows.append(row)
     return table_of(rows, ("phase", "operation"))
@@ -212,7 +222,7 @@ def histograms_table(run: RecordedRun) -> "pa.Table":
     tags = set(run.histograms.tags())
     for phase in run.summary.phases:
         for operation in phase.operations:
-            for kind in _KINDS:
+            for kind in (*_KINDS, *_STAMPED):
                 tag = f"{phase.name}/{operation}/{kind}"
                 for time, histogram in run.histograms.seconds(tag) if tag in tags else ():
                     for value, count in buckets(histogram):

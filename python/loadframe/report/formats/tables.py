@@ -70,6 +70,7 @@ def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) 
             kind: asdict(latency) if isinstance(latency := getattr(figures, kind), Latency) else None
             for kind in ("response", "service", "failure", "all")
         },
+        **({"kernel_times": asdict(figures.kernel_times)} if figures.kernel_times else {}),
         "states": _states(run, phase, name),
     }
 
