@@ -15,6 +15,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
+from loadframe.base.errors import BadInput
 from simulated import Truth, write_run
 
 
@@ -287,6 +288,25 @@ def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_pat
     assert len(history.comparison.contrasts[0].first) == 6
     assert any(re.search("changed by -(19|20) %", warning.cause) for warning in history.warnings)
     assert any("2-slow0" in warning.cause for warning in history.warnings)
+
+
+def test_recorded_copies_of_new_runs_are_no_history_of_them(results, tmp_path):
+    for number in range(3):
+        write_run(tmp_path / "history", f"h{number}", Truth(seconds=2), seed=600 + number)
+        write_run(tmp_path / "new", f"n{number}", Truth(lam=60, seconds=2), seed=700 + number)
+    _dated(tmp_path / "history")
+    alone = judge(tmp_path, "new", "history", history=True)
+    for copy in ("first", "second"):
+        for number in range(3):
+            shutil.copytree(tmp_path / "new" / f"n{number}", tmp_path / "history" / f"{copy}-n{number}")
+    again = judge(tmp_path, "new", "history", history=True)
+    (warning,) = (warning for warning in again.warnings if warning.code == "own_copies")
+    assert warning.cause.startswith("the gate leaves out 6 runs of the history")
+    assert [contrast.ratio for contrast in again.comparison.contrasts] == [
+        contrast.ratio for contrast in alone.comparison.contrasts
+    ]
+    with pytest.raises(BadInput, match="only copies of the new runs"):
+        judge(tmp_path, "new", "new", history=True)
 
 
 def test_a_treatment_that_was_not_measured_again_is_not_passed(tmp_path):

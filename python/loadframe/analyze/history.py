@@ -219,6 +219,11 @@ OTHER_SUBJECTS = Rule(
     " ({subjects})",
     "nothing, if the folder has the histories of several stores or workloads; otherwise name another folder",
 )
+OWN_COPIES = Rule(
+    "own_copies",
+    "the gate leaves out {runs:counted run} of the history, because they are copies of new runs or of each other",
+    "nothing, if a gate recorded these runs earlier (--record); otherwise delete the copies",
+)
 #: Why a series lacks a run. Longer runs have larger maxima.
 NO_FIGURE = "no valid figure"
 NOTHING = "nothing succeeded"
@@ -289,6 +294,38 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
         runs=tuple(run for run in history.runs if id(run) not in kept_ids),
     )
     return replace(history, runs=tuple(kept)), [*findings, *failed_and_excluded([before])]
+
+
+def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
+    """Return a history without copies of new runs, and each of its runs once; with a warning if it had copies.
+
+    An earlier gate may have recorded the new runs there.
+    BadInput if nothing is left.
+    """
+    known = {identity for run in new.runs if (identity := _identity(run)) is not None}
+    kept = []
+    for run in history.runs:
+        identity = _identity(run)
+        if identity not in known:
+            kept.append(run)
+        if identity is not None:
+            known.add(identity)
+    copies = len(history.runs) - len(kept)
+    if not copies:
+        return history, []
+    if not kept:
+        raise BadInput(
+            f"{history.label} has only copies of the new runs",
+            remedy="name a history with earlier runs, or measure again",
+        )
+    return replace(history, runs=tuple(kept)), [OWN_COPIES(runs=copies)]
+
+
+def _identity(run: RecordedRun) -> Hashable:
+    """Return what only copies of a run have in common: start, series and all results; None without a known start."""
+    if run.run is None or not started(run):
+        return None
+    return started(run), series_of_run(run), repr(run.run.summary)
 
 
 def series_of_run(run: RecordedRun) -> Hashable:
@@ -405,4 +442,5 @@ __all__ = [
     "series_of",
     "series_of_run",
     "since_last_change",
+    "without_copies",
 ]

@@ -64,7 +64,7 @@ from loadframe.analyze.gate.checks import (
     without_figure,
 )
 from loadframe.analyze.gate.power import Graph
-from loadframe.analyze.history import since_last_change
+from loadframe.analyze.history import since_last_change, without_copies
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base import special
@@ -256,9 +256,10 @@ def judge_gate(
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
         return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out, warned_runs(new.runs))
     if history:
+        baseline, copies = without_copies(baseline, new)
         # Shares of errors are almost always 0, so they lack a level that could shift.
         baseline, shifts = since_last_change(baseline, new, [kind for kind in kinds if kind != "errors"])
-        warnings += shifts
+        warnings += [*copies, *shifts]
     if not across:
         _require_same_treatment(baseline, new)
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
