@@ -65,6 +65,9 @@ def test_a_short_history_says_how_many_points_it_needs(recorded, tmp_path):
     assert not re.search(r"reference: (\S+ \S+) to \1", printed)
     text = Page((tmp_path / "short" / "history.html").read_text()).text
     assert "Too few points to find a change: 1 of at least 9." in text
+    assert "The gate counts sessions, which may have several commits" in text
+    assert "Measures with too few points" in text
+    assert "Measures without a change" not in text
     assert "No change." not in text
 
 
@@ -94,6 +97,16 @@ def test_the_command_writes_the_page_and_prints_the_change(folder):
     assert (folder / "history.html").read_text().startswith("<!doctype html>")
     # The page is not read as a record.
     assert within("history", folder)[:2] == (status, printed)
+
+
+def test_other_measures_have_a_page_of_their_own(folder):
+    within("history", folder)
+    usual = (folder / "history.html").read_text()
+    _, printed, _ = within("history", folder, "--measure", "p99.9,throughput")
+    (page,) = folder.glob("history-*.html")
+    assert page.name == "history-p99.9-throughput.html"
+    assert (folder / "history.html").read_text() == usual != page.read_text()
+    assert within("history", folder, "--measure", "p99.9,throughput")[1] == printed, "pages are not read as records"
 
 
 def test_json_has_points_series_and_changes(folder):
@@ -287,14 +300,26 @@ def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monk
         write_run(tmp_path / "new", f"run-{seed}", Truth(seconds=2), seed=seed)
     history = tmp_path / "history"
     place = ("--bound", "throughput>=1/s", "--measure", "throughput", "--record", history)
-    assert within("gate", tmp_path / "new", *place)[0] == 0
-    assert within("gate", tmp_path / "new", *place, "--commit", "v2")[0] == 0
+    for words in ((), ("--commit", "v2")):
+        status, _, messages = within("gate", tmp_path / "new", *place, *words)
+        assert status == 0
+        assert "without a commit" not in messages
     log = read_gate_log(history)
     assert [(gate.commit, gate.outcome) for gate in log.gates] == [(commit(0), "passed"), ("v2", "passed")]
     assert all(gate.references.keys() == {"cpu", "disk", "network"} for gate in log.gates)
     for gate in log.gates:
         assert sorted(path.name for path in (history / gate.folder).iterdir()) == ["run-0", "run-1", "run-2"]
     assert [point.label for point in read_history(history).points] == [commit(0)[:12], "v2"]
+
+
+def test_a_gate_without_a_commit_says_how_the_history_names_its_point(tmp_path, monkeypatch):
+    for name in ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT"):
+        monkeypatch.delenv(name, raising=False)
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    place = ("--bound", "errors<=50%", "--measure", "errors", "--record", tmp_path / "history")
+    _, _, messages = within("gate", tmp_path / "new", *place)
+    assert "recorded without a commit" in messages
+    assert "give --commit" in messages
 
 
 def test_runs_of_a_stopped_release_are_no_baseline_until_they_are_accepted(folder):

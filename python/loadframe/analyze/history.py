@@ -211,7 +211,8 @@ SHORT_HISTORY = Rule(
     "short_history",
     "the history has {sessions:counted session}{at}: with fewer than {needed}, a change of its level cannot be"
     " separated from variance between sessions, so all of these runs are compared",
-    "if the store changed in between, name only the runs after that change",
+    "if the store changed in between, name only the runs after that change; runs without a pause above an hour are one"
+    " session, also of several commits, which `loadframe history` counts as points",
 )
 OTHER_SUBJECTS = Rule(
     "other_subjects",

@@ -103,6 +103,7 @@ def gate(
     from loadframe.analyze.gate import Thresholds
     from loadframe.library.answers import Gate
     from loadframe.library.comparing import gate_groups, parse_bound
+    from loadframe.library.gate_history import pipeline_commit
     from loadframe.library.reports import save_text
 
     thresholds = Thresholds(
@@ -127,6 +128,8 @@ def gate(
             save_text(text(), path)
     if record:
         tell(f"recorded: {judged.record(record, commit)}")
+        if not (commit or pipeline_commit()):
+            tell("recorded without a commit: `loadframe history` names this point by its folder; give --commit")
     if as_json:
         print_json(judged.as_dict())
     else:

@@ -18,6 +18,9 @@ Examples:
   loadframe history /srv/history --measure throughput,p99.9 --json
 """
 
+#: Measures without --measure.
+_MEASURES = "throughput,p50,p99"
+
 
 @app.command(epilog=_EXAMPLES)
 def history(
@@ -33,12 +36,17 @@ def history(
             help="Measures, comma-separated: throughput, documents, p50, p90, p99, p99.9, max, mean."
             " The prefix all-, as in all-p99, includes failed requests."
         ),
-    ] = "throughput,p50,p99",
+    ] = _MEASURES,
     accept: Annotated[
         str | None, typer.Option(help="Accept the changes at this commit, folder or run. Requires --reason.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Why the change is accepted.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Page to write. Default: history.html in the folder.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Page to write. Default: history.html in the folder; with other measures, history-MEASURES.html."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show measures by commit over time, with change points, and write them as a page."""
@@ -49,7 +57,9 @@ def history(
     from loadframe.library.reports import default_file
 
     result = history_of(folder, kinds, accept, reason, option_name)
-    page = output or default_file(folder, "history.html")
+    # A page of other measures must not replace the page of the usual ones.
+    name = "history.html" if set(kinds) == set(measure_kinds(_MEASURES)) else f"history-{'-'.join(kinds)}.html"
+    page = output or default_file(folder, name)
     tell(f"report: {result.report().save(page)}")
     if as_json:
         print_json(result.as_dict())

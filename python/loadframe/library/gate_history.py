@@ -31,7 +31,7 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
 
     Without `commit`, it comes from the variables of the pipeline. BadInput if the folder cannot be written.
     """
-    commit = commit or next((value for name in _COMMITS if (value := os.environ.get(name))), None)
+    commit = commit or pipeline_commit()
     time = datetime.now(UTC)
     name = time.strftime("%Y%m%d-%H%M%S-%f")
     if commit and (short := re.sub(r"[^0-9A-Za-z._-]", "", commit)[:12]):
@@ -47,6 +47,11 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
     outcome = "inconclusive" if gate.standing == "undecided" else gate.standing
     add_to_gate_log(folder, GateRecord(time.isoformat(), name, commit, outcome, failed, references(folder)))
     return folder / name
+
+
+def pipeline_commit() -> str | None:
+    """Return the commit that the pipeline gives in an environment variable; None without one."""
+    return next((value for name in _COMMITS if (value := os.environ.get(name))), None)
 
 
 def references(folder: Path) -> Mapping[str, float]:

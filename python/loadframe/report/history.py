@@ -20,6 +20,11 @@ from loadframe.report.terminal_table import TerminalTable
 
 #: Most measures and most points that are drawn, so that the page stays small; measures with changes come first.
 _DRAWN, _DRAWN_POINTS = 40, 3000
+#: How points differ from the sessions that `gate` counts.
+_UNITS = (
+    "A point has the runs of one commit in one session. The gate counts sessions, which may have several commits: runs"
+    " without a pause above an hour."
+)
 #: Most runs that a row or a tooltip names.
 _NAMED = 8
 
@@ -52,11 +57,19 @@ def history_page(history: History) -> Page:
         changes=changes_table(history.changes) if history.changes else None,
         changed=figures[:changed],
         unchanged=figures[changed:],
+        unchanged_title=_unchanged_title([len(line.points) < history.needed for line in drawn[changed:]]),
         not_drawn=len(lines) - len(figures),
         machine=_machine(history),
         points=_points_table(history),
         warnings=history.warnings,
     )
+
+
+def _unchanged_title(short: Sequence[bool]) -> str:
+    """Return the heading of measures without changes; `short` says of each whether it has too few points for one."""
+    if short and all(short):
+        return "Measures with too few points"
+    return "Measures without a change, or with too few points" if any(short) else "Measures without a change"
 
 
 def sentences(history: History) -> list[str]:
@@ -94,7 +107,8 @@ def _of_changes(history: History) -> list[str]:
     if not changes and max(lengths) < history.needed:
         return [
             f"Too few points to find a change: {max(lengths)} of at least {history.needed}"
-            f" for {counted(len(history.lines), 'measure')}."
+            f" for {counted(len(history.lines), 'measure')}.",
+            _UNITS,
         ]
     if not changes:
         short = sum(length < history.needed for length in lengths)
