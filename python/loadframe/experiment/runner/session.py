@@ -21,7 +21,13 @@ from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
-from loadframe.experiment.runner.document_counts import COUNT_PAUSE, AcknowledgedDocuments, EventCount, uncounted
+from loadframe.experiment.runner.document_counts import (
+    COUNT_PAUSE,
+    AcknowledgedDocuments,
+    EventCount,
+    uncounted,
+    written_content,
+)
 from loadframe.experiment.runner.ingest import (
     with_dead_letter_files,
     with_dead_letter_names,
