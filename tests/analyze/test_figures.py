@@ -147,7 +147,7 @@ def stamped(true, overhead, *, without=0, receive_only=0, **parts):
               lag=np.full(600, 1e-6), lateness=np.zeros(600))  # fmt: skip
     codes = parts.get("codes", ())
     recorded = measured_figures(Evidence(entry, GENERATOR, codes, lambda: parts.get("log", log)))
-    return {each.figure: each for each in recorded}
+    return {figure.figure: figure for figure in recorded}
 
 
 @pytest.mark.parametrize(("without", "receive_only"), [(0, 0), (3, 0), (0, 3), (2, 2), (300, 0)])

@@ -29,8 +29,8 @@ def store_of(numbers: dict[str, list[int]], *, refuses: bool = False):
         if method == "POST" and path == "/all/_search?scroll=1m":
             waiting[:], size = random.sample(hits, len(hits)), body["size"]
         if "scroll" in path and method == "POST":
-            found, waiting[:] = waiting[:size], waiting[size:]
-            return {"_scroll_id": "s", "hits": {"hits": found}}
+            places, waiting[:] = waiting[:size], waiting[size:]
+            return {"_scroll_id": "s", "hits": {"hits": places}}
         if method == "DELETE":
             return {}
         if refuses:
@@ -46,11 +46,11 @@ def store_of(numbers: dict[str, list[int]], *, refuses: bool = False):
 
 def drawn(numbers: dict[str, list[int]], documents: int, *, refuses: bool = False) -> list[tuple[str, int]]:
     request, requests, indices = store_of(numbers, refuses=refuses)
-    found = [tuple(source["at"]) for source in sample(request, ["a"], "all", documents, indices).documents]
+    places = [tuple(source["at"]) for source in sample(request, ["a"], "all", documents, indices).documents]
     assert requests[-1] == ("DELETE", "/_search/scroll")
-    assert len(found) == len(set(found)) == min(documents, sum(map(len, numbers.values())))
-    assert found == sorted(found)
-    return found
+    assert len(places) == len(set(places)) == min(documents, sum(map(len, numbers.values())))
+    assert places == sorted(places)
+    return places
 
 
 def test_each_document_is_equally_likely_at_ends_of_indices_and_beside_gaps():
@@ -77,8 +77,8 @@ def test_each_document_is_equally_likely_at_ends_of_indices_and_beside_gaps():
 
 
 def test_neighbours_are_sampled_together():
-    found = drawn({"a": [*range(20_000)]}, 1000)
-    follow = sum(second[1] == first[1] + 1 for first, second in pairwise(found))
+    places = drawn({"a": [*range(20_000)]}, 1000)
+    follow = sum(second[1] == first[1] + 1 for first, second in pairwise(places))
     assert follow > 800
 
 

@@ -323,7 +323,7 @@ def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
 
 
 def _identity(run: RecordedRun) -> Hashable:
-    """Return what only copies of a run have in common: start, series and all results; None without a known start."""
+    """Return what only copies of a run have in common: start, series and all results, or None without a known start."""
     if run.run is None or not started(run):
         return None
     return started(run), series_of_run(run), repr(run.run.summary)

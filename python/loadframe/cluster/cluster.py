@@ -90,6 +90,11 @@ class Cluster(ClusterView):
         require_host(store, host)
 
     @staticmethod
+    def driver_of(store: str) -> str:
+        """Return the name of the driver that loads this kind of store; BadInput if the kind is unknown."""
+        return stores.find(store).driver
+
+    @staticmethod
     def require_running_setting(store: str, name: str) -> None:
         """Raise BadInput if no running cluster of this kind can change the setting."""
         stores.find(store).require_running_setting(name)

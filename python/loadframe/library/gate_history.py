@@ -50,7 +50,7 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
 
 
 def pipeline_commit() -> str | None:
-    """Return the commit that the pipeline gives in an environment variable; None without one."""
+    """Return the commit that the pipeline gives in an environment variable, or None without one."""
     return next((value for name in _COMMITS if (value := os.environ.get(name))), None)
 
 

@@ -26,7 +26,6 @@ from loadframe.experiment.file.model import (
 )
 from loadframe.experiment.kinds import Kind
 from loadframe.experiment.kinds.base import check_slo
-from loadframe.store import find
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
@@ -268,7 +267,7 @@ def _check_timestamps(experiment: Experiment) -> None:
     varied = next((factor.levels for factor in experiment.factors if factor.name == "store.kind"), ())
     for kind in filter(None, (file.store.kind, *map(str, varied))):
         try:
-            experiment.generator({}).require(find(below(kind, document.path.parent)).driver)
+            experiment.generator({}).require(Cluster.driver_of(below(kind, document.path.parent)))
         except BadInput as error:
             raise document.error(("kernel_timestamps",), f"{kind}: {error.what}", error.remedy, key=True) from None
 

@@ -109,7 +109,7 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over all nodes and the last `seconds` calls of `look`; None without any."""
+        """Return the mean CPU share over all nodes and the last `seconds` calls of `look`, or None without any."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None

@@ -114,7 +114,7 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
     definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
     in_runs = request(addresses, "GET", f"/{name}/_count")["count"] > 2 * documents
     draws = math.ceil(documents / _RUN) if in_runs else documents
-    found: dict[tuple[str, str], Any] = {}
+    sampled: dict[tuple[str, str], Any] = {}
     with closing(_random_hits(request, addresses, name, min(draws, _PAGE))) as hits:
         for hit in hits:
             run = [hit]
@@ -122,13 +122,13 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
                 try:
                     run = _run(request, addresses, name, hit, indices)
                 except LoadframeError:
-                    if found:
+                    if sampled:
                         raise
                     in_runs = False
-            found |= {(each["_index"], each["_id"]): each for each in run if each.get("_source")}
-            if len(found) >= documents:
+            sampled |= {(one["_index"], one["_id"]): one for one in run if one.get("_source")}
+            if len(sampled) >= documents:
                 break
-    ordered = sorted(found.values(), key=lambda hit: (hit["_index"], hit.get("_seq_no", 0)))
+    ordered = sorted(sampled.values(), key=lambda hit: (hit["_index"], hit.get("_seq_no", 0)))
     chosen = sorted(random.sample(range(len(ordered)), min(documents, len(ordered))))
     return Sample([ordered[place]["_source"] for place in chosen], definition)
 
