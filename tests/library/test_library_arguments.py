@@ -174,6 +174,8 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("Cluster", {"memory": "much"}, "memory: 'much' is not a size"),
         ("Cluster", {"name": ""}, "name is an empty text\n  give another value, or leave name out"),
         ("Run.report", {"bands": [-1]}, "bands[0] must be a number above 0 and finite; got -1"),
+        ("Run.report", {"bands": [1, 0.1]}, "latency bounds must be above 0 and ascending; got 1 s, 100 ms"),
+        ("Experiment.report", {"bands": [1, 1]}, "latency bounds must be above 0 and ascending; got 1 s, 1 s"),
         ("Run.response_times", {"start": math.nan}, "start must be a number of at least 0; got nan"),
         ("Experiment.response_times", {"where": {1: 2}}, "where key must be a text; got 1"),
         ("compare", {"measures": "p98"}, "unknown measure 'p98'"),

@@ -88,7 +88,7 @@ impl Exchanges {
         self.last.is_none()
     }
 
-    /// The error class of the last exchange; `None` if it succeeded.
+    /// The error class of the last exchange; `None` if it succeeded, or if there was none.
     pub fn last(&self) -> Option<ErrorClass> {
         self.last
     }

@@ -33,8 +33,10 @@ def certificate(folder: Path) -> Path:
 
         content, key = make_authority(_NAME, _DAYS)
         folders.make(place)
-        _write(place / _KEY, key)
-        _write(place / _CERTIFICATE, content)
+        with folders.writing("the cluster's certificates", place):
+            # Atomic: after a kill, a file is complete or missing. Without the second, both are written again.
+            nofollow.write_text(place, _KEY, key, durable=True)
+            nofollow.write_text(place, _CERTIFICATE, content, durable=True)
     return place / _CERTIFICATE
 
 
@@ -53,12 +55,6 @@ def certify(folder: Path, name: str, address: str) -> Certificates:
 def discard(folder: Path) -> None:
     """Remove the cluster's authority, if it has one."""
     nofollow.remove_tree(folder / FOLDER)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file. A new one can be read only by its owner. BadInput if that fails."""
-    with folders.writing("the cluster's certificates", file), open(file, "w", opener=folders.ours_alone) as handle:
-        handle.write(text)
 
 
 #: File in the folder of a named cluster.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+from loadframe.analyze.percentiles import check_bounds
 from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.base.terminal import PrintableConsole
 from loadframe.library.arguments import checked
@@ -134,8 +135,9 @@ class Report(Answer):
 def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on a run or an experiment. `bands` are the upper bounds of latency buckets, s.
 
-    BadInput if the folder is neither, or is damaged.
+    BadInput if the folder is neither, or is damaged, or if the bounds are not ascending.
     """
+    check_bounds(bands)
     if (path / EXPERIMENT_FILE).is_file():
         from loadframe.report import kinds
 
@@ -163,7 +165,8 @@ def not_recorded(folder: Path) -> BadInput:
 
 
 def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
-    """Return the report on a run. `bands` are the upper bounds of latency buckets, s."""
+    """Return the report on a run. `bands` are the upper bounds of latency buckets, s; BadInput if not ascending."""
+    check_bounds(bands)
     from loadframe.report.run.document import run_document
     from loadframe.report.run.page import run_page
     from loadframe.report.run.terminal import print_run

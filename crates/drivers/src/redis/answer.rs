@@ -113,7 +113,8 @@ pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values)
     }
 }
 
-/// Reads a list of alternating names and values as a document; empty if the next item is not a list.
+/// Reads a list of alternating names and values, all texts, as a document; empty if the next item is not a list. Values
+/// that are a JSON number, boolean, list or mapping are converted.
 fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
     let pairs = answer.list().unwrap_or(0) / 2;
     let pair = |_| Some((String::from_utf8_lossy(answer.text()?).into_owned(), value(answer.text()?)));

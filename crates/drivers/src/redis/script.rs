@@ -47,7 +47,9 @@ impl Script {
         text(action, indexed).map(Self::known)
     }
 
-    /// Returns the script that reads documents in the order of their ids.
+    /// Returns the script that reads documents in the order of their ids. Key: the collection's index. Arguments: the id
+    /// to start at, the maximum number of documents, and the prefix of their keys. It returns a list with the names and
+    /// values of each document.
     pub fn scan() -> &'static Self {
         Self::known(SCAN)
     }

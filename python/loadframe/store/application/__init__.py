@@ -140,10 +140,10 @@ class Application(Store):
             path = self._folder / self._requirements
             where = str(path)
             try:
-                lock = path.read_text()
-            except OSError as error:
+                lock = path.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
                 raise BadInput(
-                    f"cannot read the application's requirements: {error.strerror}",
+                    f"cannot read the application's requirements: {getattr(error, 'strerror', error)}",
                     where=where,
                     remedy="write the file with `uv pip compile --generate-hashes`, or set requirements=None",
                 ) from error

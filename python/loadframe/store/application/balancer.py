@@ -104,7 +104,7 @@ def enter(commands: str, name: str, address: str) -> None:
 
 
 def drain(commands: str, name: str) -> None:
-    """Make the balancer send an instance no new requests; requests in progress continue.
+    """Make the balancer send an instance no new requests; requests in progress continue. Do not wait for them.
 
     `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
     StoreFailed if it rejects the command.

@@ -157,7 +157,8 @@ impl Answer {
         Some(Duration::from_secs(seconds))
     }
 
-    /// Returns the lines of the head, the status line first.
+    /// Returns the lines of a complete answer's head without line ends, the status line first. Two empty lines follow
+    /// the last field.
     fn head(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
