@@ -46,6 +46,15 @@ def test_counter_resets_do_not_give_a_rate():
     assert list(rates.of("s", 3.0, {"m": 4.0})) == [Sample("s", "m", 1.0)]
 
 
+def test_a_counter_that_a_parent_takes_over_late_has_no_peak():
+    rates = Rates()
+    for now, total, expected in ((0, 100.0, []), (1, 40.0, []), (2, 101.0, [0.5]), (3, 102.0, [1.0])):
+        assert [sample.value for sample in rates.of("a", now, {"cpu": total}, dips=3)] == expected
+    # More than three lower values are a reset.
+    values = [40.0, 41.0, 42.0, 43.0, 44.0]
+    assert [len([*rates.of("a", 4 + at, {"cpu": value}, dips=3)]) for at, value in enumerate(values)] == [0, 0, 0, 0, 1]
+
+
 def test_a_busy_process_uses_a_core_and_an_idle_one_none(spawn):
     pids = {
         "busy": spawn("import time\nwhile time.process_time() < 20: pass").pid,

@@ -57,7 +57,7 @@ def test_recorded_data_are_kept_as_a_failed_run(killed):
 
 def test_a_stream_at_a_low_rate_lasts_as_long_as_the_recording(tmp_path):
     writer = RunWriter(tmp_path, "r1").__enter__()
-    names = {"main": {"duration": 60.0}, "few": {"requests": 30}}
+    names = {"main": {"duration": 60.0}, "few": {"requests": 30}, "short": {"duration": 4.0}}
     phase = asked("range", streams=[{"name": name, "pacing": PACING, "stop": stop} for name, stop in names.items()])
     parts = {"workload": {"workload": "w", "phases": [phase]}, "generator": {"ranks": 1, "threads": 1}}
     writer.draft(manifest(started=writer.started, **parts).as_dict())
@@ -72,7 +72,7 @@ def test_a_stream_at_a_low_rate_lasts_as_long_as_the_recording(tmp_path):
     writer._release()
     (path,) = recover_runs(tmp_path)
     streams = {stream.name: stream.measured for stream in Run(path).summary.phases[0].streams}
-    assert streams == {"main": 10.0, "few": 2.0}
+    assert streams == {"main": 10.0, "few": 2.0, "short": 4.0}
 
 
 def test_a_report_on_a_killed_run_keeps_it(killed):

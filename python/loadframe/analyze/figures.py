@@ -355,7 +355,10 @@ def _overhead_factor(phase: PhaseSummary) -> float:
     factors = [1.0]
     for operation in phase.operations.values():
         times = operation.kernel_times
-        if times and times.overhead.mean is not None and times.corrected.mean is not None:
+        if times and (times.without or times.receive_only):
+            # Their overhead is unknown.
+            factors.append(math.inf)
+        elif times and times.overhead.mean is not None and times.corrected.mean is not None:
             factors.append(1 + times.overhead.mean / times.corrected.mean if times.corrected.mean else math.inf)
     return max(factors)
 

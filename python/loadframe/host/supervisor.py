@@ -42,8 +42,6 @@ _NETWORK = "/proc/self/ns/net"
 _FILES = 65_535
 #: Interface name of the link inside the node's namespace.
 NODE_END = "eth0"
-#: Seconds to wait for the link of an ended process with the same address. The kernel removes it with a delay.
-_FORMER_LINK = 10.0
 
 
 def main() -> None:
@@ -164,12 +162,13 @@ def _allow_files() -> None:
 def _move_out(network: dict[str, Any], supervisor: int) -> None:
     """Enter a new network namespace, which ends with its last process, and connect it to the bridge.
 
-    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`. Waits
-    until the link of an ended process with the same address is gone.
+    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`.
+    Removes the link of an ended process with the same address.
     """
-    end = time.monotonic() + _FORMER_LINK
-    while _index(network["link"]) is not None and time.monotonic() < end:
-        time.sleep(0.005)
+    # The kernel removes the link of an ended process with a delay, or not, if a connection holds its namespace.
+    if _index(network["link"]) is not None:
+        with contextlib.suppress(OSError):
+            _ip(network, f"link delete {network['link']}")
     outside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network namespace")
     inside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)

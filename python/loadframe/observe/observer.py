@@ -63,15 +63,22 @@ class Rates:
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, tuple[float, float]]] = {}
+        #: Calls in a row with a lower value than before, by source and metric.
+        self._dips: dict[tuple[str, str], int] = {}
 
-    def of(self, source: str, now: float, totals: Mapping[str, float]) -> Iterator[Sample]:
+    def of(self, source: str, now: float, totals: Mapping[str, float], *, dips: int = 0) -> Iterator[Sample]:
         """Yield the growth per second of each counter in `totals` (metric -> value) since the last call for `source`.
 
-        Nothing for a counter's first value and after a reset. `now` is in s.
+        Nothing for a counter's first value and after a reset. `now` is in s. Lower values in up to `dips` calls in a
+        row are no reset: the next rate is that since the value before them.
         """
         last = self._last.setdefault(source, {})
         for metric, total in totals.items():
             before = last.get(metric)
+            fallen = self._dips.pop((source, metric), 0)
+            if before is not None and total < before[1] and fallen < dips:
+                self._dips[source, metric] = fallen + 1
+                continue
             last[metric] = (now, total)
             if before is not None and now > before[0] and total >= before[1]:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))

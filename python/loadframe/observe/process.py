@@ -28,6 +28,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+#: Samples in a row in which the counters of a process that has ended may be missing, until its parent counts them.
+_DIPS = 3
+
+
 class ProcessSampler:
     """Sampler of a process per node; with `families`, of the process and its descendants, also ended ones, together.
 
@@ -78,7 +82,7 @@ class ProcessSampler:
         figures["process.resident"] -= sum(shared) - max(shared, default=0)
         for metric in _LEVELS:
             yield Sample(source, metric, figures.pop(metric))
-        yield from self._rates.of(source, now, figures | _network(pid))
+        yield from self._rates.of(source, now, figures | _network(pid), dips=_DIPS if self._families else 0)
 
 
 def _figures(pid: int, stat: list[str], *, ended: bool) -> dict[str, float]:

@@ -121,7 +121,12 @@ impl Driver for Couchbase {
     /// hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.topology.set_hosts(hosts)?;
-        self.nodes.buckets().iter().for_each(|bucket| bucket.doubt());
+        let buckets = self.nodes.buckets();
+        buckets.iter().for_each(|bucket| bucket.doubt());
+        if buckets.is_empty() {
+            // No configuration of a bucket will list the new query nodes: the next statement asks for them.
+            self.nodes.forget_query();
+        }
         Ok(())
     }
 

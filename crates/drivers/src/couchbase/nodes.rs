@@ -214,6 +214,11 @@ impl CouchbaseNodes {
         Ok(())
     }
 
+    /// Forgets the nodes of the query service.
+    pub fn forget_query(&self) {
+        self.query.store(Arc::default());
+    }
+
     /// Stores the nodes of the query service at these addresses, whose names it resolves.
     async fn learn_query(&self, seats: &[ServiceAddress]) {
         let mut query = Vec::new();
@@ -283,5 +288,7 @@ mod tests {
         let (_, host) = nodes.query(0).unwrap();
         assert_eq!((host.text.as_str(), nodes.query(1).unwrap().1.text.as_str()), ("127.0.0.1:8093", "127.0.0.1:8093"));
         assert!(server.join().unwrap().starts_with("GET /pools/default/nodeServices HTTP/1.1\r\n"));
+        nodes.forget_query();
+        assert!(nodes.query(0).is_none());
     }
 }

@@ -323,6 +323,7 @@ impl Search {
                 break;
             }
             if let Some(late) = overdue(limit, connection.node()) {
+                documents = 0;
                 tally.join(late);
                 break;
             }

@@ -264,10 +264,12 @@ def _check_timestamps(experiment: Experiment) -> None:
     file, document = experiment.file, experiment.document
     if not file.kernel_timestamps:
         return
+    from loadframe.load import Generator
+
     varied = next((factor.levels for factor in experiment.factors if factor.name == "store.kind"), ())
     for kind in filter(None, (file.store.kind, *map(str, varied))):
         try:
-            experiment.generator({}).require(Cluster.driver_of(below(kind, document.path.parent)))
+            Generator(kernel_timestamps=True).require(Cluster.driver_of(below(kind, document.path.parent)))
         except BadInput as error:
             raise document.error(("kernel_timestamps",), f"{kind}: {error.what}", error.remedy, key=True) from None
 

@@ -6,6 +6,7 @@ of ranks are lost.
 
 import contextlib
 import csv
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +91,7 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "name": stream["name"],
                 "pacing": stream["pacing"],
-                "measured": measured(_seconds_of(stream, of_stream[stream["name"]], seconds)),
+                "measured": measured(_seconds_of(stream, planned, warmup, of_stream[stream["name"]], seconds)),
                 "ran_out": False,
             }
             for stream in planned["streams"]
@@ -99,15 +100,20 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _seconds_of(stream: Mapping[str, Any], rows: Sequence[Mapping[str, str]], seconds: int) -> int:
-    """Return the length of a stream, s, from its entry in the manifest and its rows of `series.csv`.
+def _seconds_of(
+    stream: Mapping[str, Any], phase: Mapping[str, Any], warmup: float, rows: Sequence[Mapping[str, str]], seconds: int
+) -> int:
+    """Return the length of a stream with its warm-up, s, from its entry in its phase of the manifest, and its rows.
 
-    `seconds` is the number of recorded seconds. Seconds without a request have no row: a stream without a fixed number
-    of requests lasts longer than its rows, as at a low rate.
+    `rows` are those of `series.csv`, and `seconds` is the number of recorded seconds. Seconds without a request have no
+    row: a stream without a fixed number of requests lasts longer than its rows, as at a low rate.
     """
-    if "duration" in stream.get("stop", ()) or stream.get("stop") == "ended":
-        return seconds
-    return 1 + max((int(row["second"]) for row in rows), default=-1)
+    if "duration" not in stream.get("stop", ()) and stream.get("stop") != "ended":
+        return 1 + max((int(row["second"]) for row in rows), default=-1)
+    ending = [other for other in phase["streams"] if other["name"] in phase.get("ends_with", ())]
+    stops = [other.get("stop") for other in (stream, *ending)]
+    durations = [stop["duration"] for stop in stops if isinstance(stop, Mapping) and "duration" in stop]
+    return min([seconds, *(math.ceil(warmup + duration) for duration in durations)])
 
 
 def _counts(

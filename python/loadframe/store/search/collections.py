@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Protocol
 
 from loadframe.base.errors import LoadframeError
@@ -95,7 +95,8 @@ def _templates(request: Request, addresses: Sequence[str], place: str, *, compos
 
 #: Documents per request.
 _PAGE = 1000
-_KEEP_OPEN = "1m"
+#: Between two pages, each document of a page may need several requests.
+_KEEP_OPEN = "30m"
 #: Documents that are sampled together: neighbours in the order of writes.
 _RUN = 20
 
@@ -116,9 +117,11 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
     draws = math.ceil(documents / _RUN) if in_runs else documents
     sampled: dict[tuple[str, str], Any] = {}
     with closing(_random_hits(request, addresses, name, min(draws, _PAGE))) as hits:
-        for hit in hits:
+        for requested, hit in enumerate(hits):
             run = [hit]
-            if in_runs:
+            in_runs = in_runs and hit.get("_seq_no", -1) >= 0
+            # The index may be newer than `indices`.
+            if in_runs and hit["_index"] in indices:
                 try:
                     run = _run(request, addresses, name, hit, indices)
                 except LoadframeError:
@@ -128,6 +131,9 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
             sampled |= {(one["_index"], one["_id"]): one for one in run if one.get("_source")}
             if len(sampled) >= documents:
                 break
+            # Indices that do not store documents.
+            if not sampled and in_runs and requested >= _RUN:
+                break
     ordered = sorted(sampled.values(), key=lambda hit: (hit["_index"], hit.get("_seq_no", 0)))
     chosen = sorted(random.sample(range(len(ordered)), min(documents, len(ordered))))
     return Sample([ordered[place]["_source"] for place in chosen], definition)
@@ -136,15 +142,22 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
 def _random_hits(request: Any, addresses: Sequence[str], name: str, size: int) -> Generator[dict[str, Any]]:
     """Yield all hits in random order, requesting `size` at a time; deletes its scroll when closed."""
     query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
-    body = {"size": size, "query": query, "seq_no_primary_term": True}
-    answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
+    place = f"/{name}/_search?scroll={_KEEP_OPEN}"
+    body = {"size": size, "query": query}
+    try:
+        answer = request(addresses, "POST", place, {**body, "seq_no_primary_term": True}, repeatable=True)
+    except LoadframeError:
+        # Elasticsearch before 6.7 does not know the key.
+        answer = request(addresses, "POST", place, body, repeatable=True)
     try:
         while hits := answer["hits"]["hits"]:
             yield from hits
             scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
             answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
-        request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
+        # It ends by itself.
+        with suppress(LoadframeError):
+            request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
 
 
 def _run(

@@ -258,6 +258,9 @@ impl Queue {
         let mut state = self.state();
         let over = state.closed || state.readers == 0;
         if over && now > *state.progress.get_or_insert(now) + PATIENCE {
+            drop(state);
+            // The others may wait without a limit.
+            self.events.notify_waiters();
             return Next::Ended;
         }
         let due = state.pieces.front().map(|piece| piece.due(self.flush));
@@ -420,6 +423,23 @@ mod tests {
         let later = late + 10 * LONGEST_BACK_OFF;
         assert_eq!(line(take_batch(&queue, later).as_ref()), Some(2), "never two retries in a row");
         assert_eq!(line(take_batch(&queue, later).as_ref()), Some(0));
+    }
+
+    #[test]
+    fn the_end_of_the_patience_wakes_clients_that_wait_without_a_limit() {
+        let queue = queue(3, 0..1);
+        queue.state().closed = true;
+        let now = Instant::now();
+        let stuck = take_batch(&queue, now).unwrap();
+        queue.put_back(stuck, true);
+        let _away = take_batch(&queue, now + LONGEST_BACK_OFF).unwrap();
+        let mut waiting = std::pin::pin!(queue.changed());
+        waiting.as_mut().enable();
+        // A notification that is stored for one client does not count.
+        let mut other = std::pin::pin!(queue.changed());
+        let _ = other.as_mut().enable();
+        assert!(matches!(queue.take(now + PATIENCE + LONGEST_BACK_OFF), Next::Ended));
+        assert!(waiting.as_mut().enable() && other.as_mut().enable());
     }
 
     #[test]
