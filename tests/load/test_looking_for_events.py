@@ -37,7 +37,7 @@ def test_which_events_are_looked_for_is_the_same_on_each_run(tmp_path):
     ("parts", "words"),
     [
         ({"driver": "cql"}, "cannot query ingested events"),
-        ({"sample": None}, "one in how long"),
+        ({"sample": None}, 'needs "sample", the probing interval'),
         ({"operations": {"take_in": {"get": {}}}, "driver": "null"}, "does not ingest events"),
     ],
 )
