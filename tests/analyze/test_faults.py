@@ -68,8 +68,9 @@ def test_the_limit_of_a_straggler_is_written_without_a_row_of_decimals():
 
 def test_answers_name_the_rules_whose_effect_the_variation_between_runs_does_not_show():
     assert {code for code, rule in RULES.items() if rule.shifts} == {
-        "generator_cpu", "generator_overhead", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "straggler",
-        "reader_cpu", "backlog", "no_steady_state", "queue_not_empty", "node_lost", "copies_lost", "contended",
+        "generator_cpu", "generator_overhead", "starved", "throttled", "network", "generator_ceiling", "lateness",
+        "loop_lag", "straggler", "reader_cpu", "backlog", "no_steady_state", "queue_not_empty", "node_lost",
+        "copies_lost", "contended",
     }  # fmt: skip
 
 

@@ -113,7 +113,7 @@ def _seconds_of(
     ending = [other for other in phase["streams"] if other["name"] in phase.get("ends_with", ())]
     stops = [other.get("stop") for other in (stream, *ending)]
     durations = [stop["duration"] for stop in stops if isinstance(stop, Mapping) and "duration" in stop]
-    return min([seconds, *(math.ceil(warmup + duration) for duration in durations)])
+    return min([seconds, *(math.ceil(warmup + float(duration)) for duration in durations)])
 
 
 def _counts(
