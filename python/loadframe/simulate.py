@@ -36,7 +36,7 @@ class Load:
 
     @property
     def throughput(self) -> float:
-        """Requests answered in the measured window, per second."""
+        """Requests done in the measured window, from `warmup` until `warmup + duration`, per second."""
         end = self.warmup + self.duration
         return float(np.count_nonzero((self.done >= self.warmup) & (self.done < end))) / self.duration
 
@@ -51,9 +51,10 @@ def closed(
     seed: int = 0,
     noise: float = 0.0,
 ) -> Load:
-    """Simulate closed-loop clients without think time, spread evenly over the nodes.
+    """Simulate closed-loop clients without think time, spread evenly over the nodes, from time 0.
 
-    `noise` is the relative standard deviation of the store's speed between runs.
+    `duration` and `warmup` are s. Returns the requests scheduled before the end, node by node, so times do not ascend.
+    `noise` is the relative standard deviation of the store's speed between runs. The same `seed` repeats the times.
     """
     source = np.random.default_rng(seed)
     slow = float(np.exp(noise * source.standard_normal()))
@@ -71,7 +72,7 @@ def closed(
 
 
 def draws(model: SimModel, count: int, source: np.random.Generator) -> Array:
-    """Draw service times from the distribution of `SimModel.draw`, s."""
+    """Draw `count` service times from the distribution of `SimModel.draw`, s."""
     if model.distribution == "constant":
         return np.full(count, model.service)
     if model.distribution == "exponential":
@@ -83,7 +84,10 @@ def draws(model: SimModel, count: int, source: np.random.Generator) -> Array:
 def _closed_one_server(
     model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Simulate a node with one server: it is never idle, and request k arrives when request k - clients is done."""
+    """Simulate a node with one server: it is never idle, and request k arrives when request k - clients is done.
+
+    Returns scheduled and done times, s, of the requests scheduled before `end` s. `factor` multiplies service times.
+    """
     mean = model.service * factor
     count = int(end / mean + 8 * np.sqrt(end / mean) * max(model.variation, 1) + clients + 8)
     done = np.cumsum(draws(model, count, source) * factor)
@@ -95,7 +99,10 @@ def _closed_one_server(
 def _closed_servers(
     model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Simulate a node with several servers, with heaps of the clients' next requests and the servers' free times."""
+    """Simulate a node with several servers, with heaps of the clients' next requests and the servers' free times.
+
+    Returns scheduled and done times, s, of the requests scheduled before `end` s. `factor` multiplies service times.
+    """
     waiting, free = [0.0] * clients, [0.0] * model.servers
     drawing = random.Random(int(source.integers(2**62)))
     scheduled, done = [], []
@@ -109,9 +116,9 @@ def _closed_servers(
 
 
 def autoregressive(source: np.random.Generator, shape: tuple[int, ...], rho: float) -> npt.NDArray[np.float64]:
-    """Draw stationary normal AR(1) series of mean 0 and standard deviation 1 along the last axis.
+    """Draw stationary normal AR(1) series of mean 0 and standard deviation 1 along the last axis of `shape`.
 
-    Values k apart have the correlation `rho` ** k.
+    Values k apart have the correlation `rho` ** k; `rho` must be from -1 to 1.
     """
     shocks = source.standard_normal(shape)
     shocks[..., 1:] *= np.sqrt(1 - rho**2)
@@ -138,7 +145,7 @@ class Law:
 
     @property
     def peak(self) -> float:
-        """Size with the highest throughput; infinite without coherency."""
+        """Size with the highest throughput, sqrt((1 - sigma) / kappa); infinite without coherency."""
         return math.sqrt((1 - self.sigma) / self.kappa) if self.kappa else math.inf
 
 
@@ -165,7 +172,11 @@ class Outlook:
 
 
 def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed: int = 0) -> Outlook:
-    """Simulate a scale design many times on a store with that law; return its expected precision."""
+    """Simulate a scale design 16 times on a store with that law; return its expected precision.
+
+    A design has `repetitions` runs of each size, in nodes; each node has one client. `name` is only copied. The same
+    `seed` repeats the result.
+    """
     # Imported late: the fit takes a second to import.
     from loadframe.analyze.scalability import fit
 
@@ -197,9 +208,10 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
 
 
 def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> list[tuple[str, tuple[int, ...], int]]:
-    """Return a design and its alternatives (name, sizes, repetitions), each with at most `budget` runs.
+    """Return a design and its alternatives as (name, sizes, repetitions), each with at most `budget` runs.
 
-    Designs with fewer than three sizes are left out, since no fit is possible.
+    `sizes` must not be empty; they become ascending and distinct. None does not limit the runs. Excludes repeated
+    designs, and those with fewer than three sizes, since no fit is possible.
     """
     candidates = tuple(sorted(set(sizes)))
     largest, between = candidates[-1], _between(candidates)
@@ -231,8 +243,9 @@ _LEAST = 3
 def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> float:
     """Return the smallest relative difference that a comparison of means of runs detects with that power, at 5 %.
 
-    By Student's t for the logarithms of runs: exp((t(0.975) + t(power)) noise sqrt(1/n1 + 1/n2)) - 1, with
-    n1 + n2 - 2 degrees of freedom; infinite without degrees of freedom.
+    `first` and `second` are the numbers of runs, `noise` is the standard deviation of their logarithms. By Student's t:
+    exp((t(0.975) + t(power)) noise sqrt(1/n1 + 1/n2)) - 1, with n1 + n2 - 2 degrees of freedom; infinite without
+    degrees of freedom.
     """
     freedom = first + second - 2
     if freedom < 1 or not first or not second:
@@ -242,7 +255,7 @@ def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> f
 
 
 def _throughput(model: SimModel, size: int, noise: float, seed: int) -> float:
-    """Return the measured throughput of a simulated run, 1/s: that of the model, with log-normal noise.
+    """Return the measured throughput of a simulated run on `size` nodes, 1/s: the model's, with log-normal noise.
 
     `noise` is the relative standard deviation.
     """
@@ -251,13 +264,13 @@ def _throughput(model: SimModel, size: int, noise: float, seed: int) -> float:
 
 
 def _between(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sizes with the rounded geometric mean of each pair of neighbours, ascending."""
+    """Return ascending sizes with the rounded geometric mean of each pair of neighbours, each once, ascending."""
     middles = {round(math.sqrt(low * high)) for low, high in itertools.pairwise(sizes)}
     return tuple(sorted({*sizes, *middles}))
 
 
 def _typical(truth: float, estimates: Sequence[Estimate]) -> Estimate:
-    """Return the true value with the medians of the intervals' ends."""
+    """Return an estimate of the true value, with the medians of the lower and of the upper ends of the intervals."""
     return Estimate(
         truth, median(estimate.low for estimate in estimates), median(estimate.high for estimate in estimates)
     )

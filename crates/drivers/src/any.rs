@@ -1,7 +1,7 @@
 //! The driver of any protocol: plans name it, and each call goes to that protocol's driver.
 //!
-//! The engine is compiled once for this type, which takes a fraction of the time for all drivers. Futures of requests are
-//! boxed: within the futures of all clients, each would take the size of the largest, and be copied with them.
+//! The engine is compiled once for this type, which takes a fraction of the time for all drivers. Futures of requests
+//! are boxed: within the futures of all clients, each would take the size of the largest, and be copied with them.
 
 /// Defines an enum of drivers, with enums of their operations and connections: `with_drivers!(any_of [])`.
 #[doc(hidden)]
@@ -48,8 +48,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// Maps an operation of the workload to a form from which the driver builds requests. Refuses one that the
-            /// driver does not support.
+            /// Maps an operation of the workload to a form from which the driver builds requests. Refuses unsupported
+            /// ones.
             fn map(&self, form: &Value, context: &Context) -> Result<AnyOperation, PlanError> {
                 match self {
                     $(Self::$variant(driver) => Ok(AnyOperation::$variant(Box::new(driver.map(form, context)?))),)*
@@ -253,8 +253,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// Queries the events of a batch, which `operation` ingested. Returns the reply, and for each event whether it
-            /// was found; an empty vector if the reply is a failure.
+            /// Queries the events of a batch, which `operation` ingested. Returns the reply, and for each event whether
+            /// it was found; an empty vector if the reply is a failure.
             async fn look_for(
                 &self,
                 connection: &mut AnyConnection,
@@ -291,6 +291,7 @@ macro_rules! any_of {
             }
 
             /// Returns the request for a batch of events as readable text without sending it.
+            /// `None` if the operation does not ingest events.
             fn render_events(
                 &self,
                 connection: &mut AnyConnection,

@@ -81,28 +81,29 @@ impl Assertion {
         Ok(Self { min_hits, hits, fields, recall })
     }
 
-    /// Whether it asserts the number of documents.
+    /// Returns whether it asserts the number of documents.
     pub fn counts(&self) -> bool {
         self.min_hits.is_some() || self.hits.is_some()
     }
 
-    /// Whether it asserts field values.
+    /// Returns whether it asserts field values.
     pub fn has_fields(&self) -> bool {
         !self.fields.is_empty()
     }
 
-    /// Whether judging needs the body of the answer.
+    /// Returns whether judging needs the body of the answer: true for any assertion.
     pub fn reads_body(&self) -> bool {
         self.counts() || self.has_fields() || self.has_recall()
     }
 
-    /// Whether it asserts recall.
+    /// Returns whether it asserts recall.
     pub fn has_recall(&self) -> bool {
         self.recall.is_some()
     }
 
-    /// Measures recall of an answer and checks it against the assertion. Without a recall assertion, returns no
-    /// measurement and success. `ids` returns up to the requested number of document ids, in the order of the answer.
+    /// Measures recall of an answer and checks it against the assertion.
+    /// Without a recall assertion, returns no measurement and success, and does not call `ids`. `ids` returns up to the
+    /// requested number of document ids, in the order of the answer.
     pub fn judge_recall(
         &self,
         values: &Values,
@@ -131,8 +132,9 @@ impl Assertion {
         self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
     }
 
-    /// Returns a failure for the first asserted field that a JSON `document` lacks or that has another value, or if
-    /// there is no document. Names that begin with `aggregations.` are looked up in the whole `answer`.
+    /// Returns a failure for the first asserted field that a JSON `document` lacks or that has another value.
+    /// Names that begin with `aggregations.` are looked up in the whole `answer`. Other fields fail if there is no
+    /// document.
     pub fn judge_json(&self, values: &Values, document: Option<&[u8]>, answer: &[u8]) -> Result<(), Failure> {
         for field in &self.fields {
             let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
@@ -163,8 +165,8 @@ impl Truth {
         })
     }
 
-    /// Returns the recall of `ids` against the first `k` true ids, and a failure if it is below `at_least`. If `of`
-    /// does not render to a JSON list with ids, returns no recall and a failure.
+    /// Returns the recall of `ids` against the first `k` true ids, and a failure if it is below `at_least` (a share).
+    /// If `of` does not render to a JSON list with ids, returns no recall and a failure.
     fn judge(&self, values: &Values, ids: &[String]) -> (Option<Recall>, Result<(), Failure>) {
         let mut rendered = Vec::new();
         self.of.render(values, &mut rendered);
@@ -192,7 +194,7 @@ impl Truth {
 }
 
 impl Field {
-    /// Returns the failure if the `actual` value is missing or differs from the expected value, rendered with `values`.
+    /// Returns a failure if the `actual` value is missing or differs from the expected one, rendered with `values`.
     fn judge(&self, values: &Values, actual: Option<Value>) -> Result<(), Failure> {
         let mut rendered = Vec::new();
         self.value.render(values, &mut rendered);
@@ -220,7 +222,8 @@ pub fn assertion(message: String) -> Failure {
     Failure::new(ErrorClass::Assertion, message)
 }
 
-/// Whether two values are equal. Numbers compare by value: 1 equals 1.0. Of two integers, all digits count.
+/// Returns whether two values are equal. Numbers compare by value: 1 equals 1.0. Of two integers, all digits count.
+/// Objects are equal in any order of their members.
 pub fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
         // As floating-point numbers, integers above 2^53 would equal their neighbours.

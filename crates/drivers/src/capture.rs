@@ -67,12 +67,12 @@ impl<S: Source> Captures<S> {
 }
 
 impl<S> Captures<S> {
-    /// Whether the operation captures nothing.
+    /// Returns whether the operation captures nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The locations of all captures.
+    /// Iterates over the locations of all captures, in the order of the form.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
         self.0.iter().map(|capture| &capture.source)
     }

@@ -166,7 +166,7 @@ impl Bulk {
 }
 
 impl Neutral {
-    /// The template of the document id; `None` for scans and bulk requests.
+    /// Returns the template of the document id; `None` for scans and bulk requests.
     pub fn id(&self) -> Option<&Template> {
         match self {
             Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
@@ -197,7 +197,7 @@ impl Neutral {
         Some(mapped.map_err(|error| error.within(name)))
     }
 
-    /// The name of the collection.
+    /// Returns the name of the collection.
     pub fn collection(&self) -> &str {
         match self {
             Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
@@ -212,17 +212,17 @@ impl Neutral {
 }
 
 impl Neutral {
-    /// Names of the request's parts, as for [`Driver::parts`](loadframe_engine::driver::Driver::parts).
+    /// Returns the names of the request's parts, as for [`Driver::parts`](loadframe_engine::driver::Driver::parts).
     pub fn parts(&self) -> &'static [&'static str] {
         if matches!(self, Self::ReadModifyWrite(_)) { &PARTS } else { &[] }
     }
 
-    /// The number of requests that send each document of the corpus once; `None` without a corpus.
+    /// Returns the number of requests that send each document of the corpus once; `None` without a corpus.
     pub fn requests(&self) -> Option<u64> {
         if let Self::Bulk(bulk) = self { Some(bulk.requests()) } else { None }
     }
 
-    /// Whether answers contain documents with fields to check.
+    /// Returns whether answers contain documents with fields to check: those of reads, read_modify_writes and scans.
     pub fn reads(&self) -> bool {
         matches!(self, Self::Read(_) | Self::ReadModifyWrite(_) | Self::Scan(_))
     }
@@ -298,8 +298,9 @@ impl Scan {
 }
 
 impl Bulk {
-    /// Reads `{"collection": "c", "corpus": "name", "size": 100, "action": "index", "id": "field"}`. Without `id`,
-    /// refuses a corpus with ids in its action lines.
+    /// Reads `{"collection": "c", "corpus": "name", "size": 100, "action": "index", "id": "field"}`.
+    /// The default action is `index`. Refuses a size of 0, an unknown corpus, and without `id` a corpus with ids in its
+    /// action lines.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "corpus", "size", "action", "id"])?;
         let corpus = context.corpora.get(form.text("corpus")?)?;
@@ -391,8 +392,8 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    /// Reads one JSON value without spaces around it; `None` for no bytes, and if a string or number is malformed. Does
-    /// not check arrays and objects.
+    /// Reads one JSON value without spaces around it; `None` for no bytes, and if a string or number is malformed.
+    /// Recognises `null`, `true` and `false` by their first letter. Does not check arrays and objects.
     pub fn parse(json: &'a [u8]) -> Option<Self> {
         Some(match json.first()? {
             b'n' => Self::Null,

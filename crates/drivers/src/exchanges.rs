@@ -88,17 +88,17 @@ impl Exchanges {
         self.last.is_none()
     }
 
-    /// The error class of the last exchange; `None` if it succeeded, or if there was none.
+    /// Returns the error class of the last exchange; `None` if it succeeded, or if there was none.
     pub fn last(&self) -> Option<ErrorClass> {
         self.last
     }
 
-    /// The error class of the first failed exchange; `None` if all succeeded.
+    /// Returns the error class of the first failed exchange; `None` if all succeeded.
     pub fn failed(&self) -> Option<ErrorClass> {
         self.whole.as_ref()?.outcome.as_ref().err().map(|failure| failure.class)
     }
 
-    /// The number of parts added with the index `name`.
+    /// Returns the number of parts added with the index `name`.
     pub fn count(&self, name: usize) -> u64 {
         self.parts.iter().filter(|part| part.name == name).count() as u64
     }

@@ -4,8 +4,9 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::util::suggestions::unknown;
 use serde_json::{Map, Value};
 
-/// Returns the kind of an operation and its argument: the only key of `form` that is not among `options`. Refuses
-/// further keys. The caller refuses a kind that is not among `kinds`.
+/// Returns the kind of an operation and its argument.
+/// They are the only key of `form` that is not among `options`, and its value. Refuses further keys, and a form that is
+/// not a mapping. The caller refuses a kind that is not among `kinds`.
 pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'a str, &'a Value), PlanError> {
     let mapping = form.as_object().ok_or_else(|| PlanError::new(format!("an operation is a mapping, not {form}")))?;
     let mut named = mapping.iter().filter(|(key, _)| !options.contains(&key.as_str()));
@@ -36,24 +37,24 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The value at `key`; `None` if it is missing or null.
+    /// Returns the value at `key`; `None` if it is missing or null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// The value at `key`. Refuses a missing or null one.
+    /// Returns the value at `key`. Refuses a missing or null one.
     pub fn require(&self, key: &str) -> Result<&'a Value, PlanError> {
         self.get(key).ok_or_else(|| PlanError::new(format!("\"{key}\" is missing")))
     }
 
-    /// The string at `key`. Refuses a missing or empty one, and other values.
+    /// Returns the string at `key`. Refuses a missing or empty one, and other values.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         let value = self.require(key)?;
         let text = value.as_str().filter(|text| !text.is_empty());
         text.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a text, not {value}")))
     }
 
-    /// The mapping at `key`. Refuses a missing or other value.
+    /// Returns the mapping at `key`. Refuses a missing or other value.
     pub fn mapping(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         if value.is_object() {
@@ -63,22 +64,22 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The mapping at `key`, or a string that is one template variable, such as "${name}". Refuses a missing or other
-    /// value.
+    /// Returns the mapping at `key`, or a string that is one template variable, such as "${name}". Refuses a missing or
+    /// other value.
     pub fn mapping_or_hole(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         let hole = value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1));
         if hole { Ok(value) } else { self.mapping(key) }
     }
 
-    /// The positive whole number at `key`. Refuses a missing or other value.
+    /// Returns the positive whole number at `key`. Refuses a missing or other value.
     pub fn count(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.require(key)?;
         let count = value.as_u64().filter(|count| *count > 0);
         count.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a whole number above 0, not {value}")))
     }
 
-    /// The boolean at `key`; `None` if it is missing. Refuses another value.
+    /// Returns the boolean at `key`; `None` if it is missing. Refuses another value.
     pub fn switch(&self, key: &str) -> Result<Option<bool>, PlanError> {
         let boolean = |value: &Value| {
             value.as_bool().ok_or_else(|| PlanError::new(format!("\"{key}\" wants true or false, not {value}")))
@@ -86,8 +87,8 @@ impl<'a> Form<'a> {
         self.get(key).map(boolean).transpose()
     }
 
-    /// The duration at `key`, given in seconds, rounded to milliseconds; `None` if it is missing. Refuses numbers
-    /// outside 0 to 1e9 and other values.
+    /// Returns the duration at `key`, given in seconds, rounded to milliseconds; `None` if it is missing. Refuses
+    /// numbers outside 0 to 1e9 and other values.
     pub fn milliseconds(&self, key: &str) -> Result<Option<i64>, PlanError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));

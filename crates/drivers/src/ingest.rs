@@ -71,13 +71,13 @@ impl Ingest {
         Ok(Self { collection: form.text("collection")?.to_owned(), daily, times })
     }
 
-    /// The names of the timestamp fields of a kind of event; empty if it has none.
+    /// Returns the names of the timestamp fields of a kind of event; empty if it has none.
     pub fn times_of(&self, kind: &str) -> &[String] {
         self.times.get(kind).map_or(&[], Vec::as_slice)
     }
 
-    /// The instant that determines the day of an event's document, in milliseconds since 1970; `None` for a single
-    /// collection.
+    /// Returns the instant that determines the day of an event's document, in milliseconds since 1970; `None` for a
+    /// single collection.
     pub fn instant(&self, event: &Event) -> Option<i64> {
         Some(match self.daily? {
             Daily::Event => event.time,
@@ -144,7 +144,7 @@ pub fn chosen<'a>(batch: &'a Batch, only: Option<&'a [u32]>) -> impl Iterator<It
     all.iter().chain(some.iter().filter_map(|place| batch.events.get(*place as usize)))
 }
 
-/// The number of events of a batch at the indices `only`, or of all events.
+/// Returns the number of events of a batch, or of the indices `only` if given.
 pub fn count(batch: &Batch, only: Option<&[u32]>) -> usize {
     only.map_or(batch.events.len(), <[u32]>::len)
 }

@@ -6,7 +6,7 @@ use crate::net::exchange::Exchanged;
 
 /// An answer that returns or acknowledges documents.
 pub trait Documents {
-    /// The number of documents.
+    /// Returns the number of documents.
     fn documents(&self) -> u64;
 }
 
@@ -38,12 +38,12 @@ impl<A> Outcome<A> {
 }
 
 impl<A: Documents> Outcome<A> {
-    /// Returns the reply of an operation with this single exchange.
+    /// Returns the reply of an operation with this single exchange; a failure has 0 documents.
     pub fn reply(self) -> Reply {
         self.parted().0
     }
 
-    /// Returns the reply, and the answer if it is a success.
+    /// Returns the reply, and the answer if it is a success. The reply to a failure has 0 documents.
     pub fn parted(self) -> (Reply, Option<A>) {
         let documents = self.answer.as_ref().map_or(0, A::documents);
         let (outcome, answer) = match self.answer {

@@ -45,8 +45,8 @@ impl Document {
     }
 }
 
-/// Groups the documents without an outcome by node. `node` returns the node of a shard; its error becomes the outcome
-/// of the shard's documents.
+/// Groups the documents without an outcome by node, in the order of the nodes' first documents.
+/// `node` returns the node of a shard; its error becomes the outcome of the shard's documents.
 pub fn group_by_node(documents: &mut [Document], mut node: impl FnMut(u16) -> Result<u16, Failure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
@@ -82,9 +82,9 @@ pub async fn open_each(
     opened
 }
 
-/// Sends each group on the connection of its node, all at once, and waits for the answers. Each result has the index of
-/// its group. `by_node` must have a connection for each node of a group. An outcome is a failure unless all answers of
-/// the group arrived.
+/// Sends each group on the connection of its node, all at once, and waits for the answers.
+/// Each result has the index of its group; results are in the order of `by_node`. `by_node` must have a connection for
+/// each node of a group. An outcome is a failure unless all answers of the group arrived.
 pub async fn send_each<C: Pipelined>(
     by_node: &mut [C],
     documents: &[Document],

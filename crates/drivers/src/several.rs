@@ -263,7 +263,7 @@ impl Driver for Several {
 }
 
 impl Several {
-    /// The index of the target `store`; `None` if there is none.
+    /// Returns the index of the target `store`; `None` if there is none.
     fn main(&self) -> Option<usize> {
         self.names.iter().position(|name| name == MAIN)
     }
@@ -278,6 +278,7 @@ impl Several {
     }
 
     /// Returns `reply` of a target with its node number replaced by the host's number among all targets.
+    /// A new host gets a new number.
     fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
         let numbers = &mut connection.numbers[target];
         let at = usize::from(reply.node);

@@ -36,7 +36,7 @@ impl Tally {
         self.first.get_or_insert(failure);
     }
 
-    /// The first failure; `None` if all documents so far succeeded.
+    /// Returns the first failure; `None` if all documents so far succeeded.
     pub fn first(&self) -> Option<&Failure> {
         self.first.as_ref()
     }
@@ -49,8 +49,8 @@ impl Tally {
         }
     }
 
-    /// Records a failure of the documents at these positions in the request. They may be retried unless their contents
-    /// are the cause.
+    /// Records a failure of the documents at these positions in the request.
+    /// They may be retried unless their contents are the cause. The first failure determines the outcome.
     pub fn fail_at(&mut self, places: &[u32], failure: Failure) {
         if !failure.is_of_contents() {
             self.rejected.extend_from_slice(places);
@@ -77,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Returns the reply of a request with the exchanges `whole`, if any, to several nodes, of which `node` was the first.
+    /// Returns the reply of a request with the exchanges `whole`, if any, to several nodes. `node`: the first of them.
     pub fn reply(self, whole: Option<Exchanged>, node: u16) -> Reply {
         let whole = whole.unwrap_or_else(Exchanged::never);
         let Exchanged { sent, done, bytes_sent, bytes_received, overhead } = whole;

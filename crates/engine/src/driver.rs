@@ -69,8 +69,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the requests of an operation carry [`Draw::trace`] or [`Batch::trace`], as the HTTP header
-    /// `traceparent`.
+    /// Returns whether an operation's requests carry [`Draw::trace`] or [`Batch::trace`] as the header `traceparent`.
     fn traces(&self, _operation: &Self::Operation) -> bool {
         false
     }
@@ -108,8 +107,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(PlanError::new("this driver cannot limit its connections: remove \"connections\""))
     }
 
-    /// Returns the nodes that clients of worker `worker` of `workers` can choose from, if a client uses one
-    /// node at a time and any node serves any request. `None` if the driver selects the node of each request.
+    /// Returns the nodes that clients of worker `worker` of `workers` can choose from.
+    /// `None` if the driver selects the node of each request. Otherwise a client uses one node at a time, and any node
+    /// serves any request.
     fn nodes(&self, _worker: u64, _workers: u64) -> Option<Box<dyn Nodes>> {
         None
     }
@@ -179,8 +179,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Queries all events of a batch at once, which `operation` ingested. Returns the reply, and for each event of the
-    /// batch whether it was found; an empty vector if the reply is a failure. The batch has ids, kinds and times, but no
-    /// lines. Use a read with normal query visibility, not one that sees writes earlier.
+    /// batch whether it was found; an empty vector if the reply is a failure. The batch has ids, kinds and times, but
+    /// no lines. Use a read with normal query visibility, not one that sees writes earlier.
     fn look_for(
         &self,
         _connection: &mut Self::Connection,
@@ -204,13 +204,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns the client's storage for the readable request and answer of [`Driver::show`], which a driver fills
-    /// while it is `Some`. `None` if the driver does not record them.
+    /// Returns the client's storage for the readable request and answer of [`Driver::show`].
+    /// A driver fills it while it is `Some`. `None` if the driver does not record them.
     fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
         None
     }
 
-    /// Returns the request of an ingesting operation for a batch as readable text, like [`Driver::render`].
+    /// Returns the request of an ingesting operation for a batch as readable text, without sending it.
+    /// `None` if the driver cannot ingest events.
     fn render_events(
         &self,
         _connection: &mut Self::Connection,

@@ -137,7 +137,8 @@ impl Cql {
         Ok(opcode::RESULT)
     }
 
-    /// Returns the rows of a table, or `None` if the table is unknown.
+    /// Returns the rows of a table, each with the names and values of its columns; `None` for an unknown system table.
+    /// Every table outside the system has one row.
     fn rows(&self, table: &str) -> Option<Vec<Vec<(&'static str, Cell)>>> {
         let in_keyspace = || vec![("keyspace_name", Cell::Text(KEYSPACE))];
         let in_table = || vec![("keyspace_name", Cell::Text(KEYSPACE)), ("table_name", Cell::Text(TABLE))];

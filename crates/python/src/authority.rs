@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Create an authority with a name, valid for `days` days from now; return its certificate and key as PEM. Each call
-/// makes a new key. Raises ValueError if it cannot be made.
+/// Create an authority with a name, valid for `days` days from now; return its certificate and key as PEM.
+/// Each call makes a new key. Raises ValueError if it cannot be made.
 #[pyfunction]
 pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     let key = KeyPair::generate().map_err(refused)?;
@@ -21,11 +21,11 @@ pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Create a certificate for `addresses` (IP addresses and DNS names), valid for `days` days and signed by the
-/// authority with that name and key (PEM). Return the certificate and its key as PEM.
+/// Create a certificate for `addresses`, signed by the authority; return it and its key as PEM.
 ///
-/// It serves for both ends of a connection, since nodes are each other's clients. Raises ValueError for an
-/// invalid key or address.
+/// `addresses` are IP addresses and DNS names, `name` is its common name. It is valid for `days` days. `authority_name`
+/// and `authority_key` (PEM) are those of the authority. It serves for both ends of a connection, since nodes are each
+/// other's clients. Raises ValueError for an invalid key or address.
 #[pyfunction]
 pub fn issue_certificate(
     authority_name: &str,

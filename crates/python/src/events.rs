@@ -14,9 +14,9 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use serde_json::Map;
 
-/// Write the log of `documents` documents as NDJSON to `path`; return the number of lines. `rate` documents begin per
-/// second, from the time `start` (such as `2017-03-01T12:00:00Z`). `seed` determines the events. Raises PlanRefused
-/// for an unknown generator, a bad rate or time; OSError if the file cannot be written.
+/// Write the log of `documents` documents as NDJSON to `path`; return the number of lines.
+/// `rate` documents begin per second, from the time `start` (such as `2017-03-01T12:00:00Z`). `seed` determines the
+/// events. Raises PlanRefused for an unknown generator, a bad rate or time; OSError if the file cannot be written.
 #[pyfunction]
 #[pyo3(signature = (path, *, generator, seed, documents, rate, start))]
 pub fn generate_events(
@@ -54,10 +54,10 @@ pub fn generate_events(
     py.detach(write).map_err(|error: std::io::Error| PyOSError::new_err(format!("{}: {error}", path.display())))
 }
 
-/// Read lines as a source with the fields `events` (JSON of a plan) does, without storing them. Return the outcome of
-/// each line (`event`, `dropped` or `dead letter`) and its text: the line after the transformation, nothing, or the
-/// reason. `longest` is the maximum length of a line in bytes. Raises PlanRefused for fields or steps that cannot be
-/// used.
+/// Read lines as a source with the fields `events` (JSON of a plan) does, without storing them.
+/// Return the outcome of each line (`event`, `dropped` or `dead letter`) and its text, in order. The text is the line
+/// after the transformation, the empty text, or the reason. `longest` is the maximum length of a line in bytes. Raises
+/// PlanRefused for fields or steps that cannot be used.
 #[pyfunction]
 pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyResult<Vec<(&'static str, String)>> {
     let events = serde_json::from_str(events).map_err(|e| super::refused(PlanError::new(e.to_string())))?;

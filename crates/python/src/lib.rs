@@ -43,8 +43,8 @@ struct PyHandle(Running);
 
 #[pymethods]
 impl PyHandle {
-    /// Wait up to `seconds` for the end of the phase; return whether it has ended. Raises ValueError for a negative or
-    /// infinite number.
+    /// Wait up to `seconds` for the end of the phase; return whether it has ended.
+    /// Raises ValueError for a negative or infinite number.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(py.detach(|| self.0.wait(limit)))
@@ -65,8 +65,9 @@ impl PyHandle {
         self.0.hold();
     }
 
-    /// Set the ends of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
-    /// the load; None changes nothing. Raises ValueError if that time has passed, or if the plan is not `adjustable`.
+    /// Set the ends of the warm-up (`measured_from`) and of the phase (`until`).
+    /// Both are in whole seconds after the start of the load; None and an end that is already set change nothing.
+    /// Raises ValueError if that time has passed, or if the plan is not `adjustable`.
     #[pyo3(signature = (measured_from=None, until=None))]
     fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> PyResult<()> {
         self.0.adjust(measured_from, until).map_err(PyValueError::new_err)
@@ -84,8 +85,8 @@ impl PyHandle {
         self.0.start_time().monotonic
     }
 
-    /// Return the records of this rank's seconds since the last call, in order, each as input of `add`, and remove
-    /// them here. Empty for a phase that `start` began.
+    /// Return the records of this rank's seconds since the last call, in order, and remove them here.
+    /// Each is input of `add`. Empty for a phase that `start` began.
     fn seconds<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
     }
@@ -96,9 +97,9 @@ impl PyHandle {
         self.0.apply(directives).map_err(PyValueError::new_err)
     }
 
-    /// Change the target's hosts (`host:port`) while the phase runs. Within seconds, new hosts get their
-    /// share of the requests and removed hosts get none. Raises PlanRefused, without a change, for hosts that
-    /// cannot be resolved.
+    /// Change the target's hosts (`host:port`) while the phase runs.
+    /// Within seconds, new hosts get their share of the requests and removed hosts get none. Raises PlanRefused,
+    /// without a change, for hosts that cannot be resolved.
     fn set_hosts(&self, py: Python<'_>, hosts: Vec<String>) -> PyResult<()> {
         py.detach(|| self.0.set_hosts(&hosts)).map_err(refused)
     }
@@ -113,8 +114,8 @@ impl PyHandle {
         PyMeasures(self.0.measures())
     }
 
-    /// Return the latest answers to the operations in the plan's `answers` as pairs of operation and bytes, and remove
-    /// them here: each answer is returned once.
+    /// Return the latest answers to the operations in the plan's `answers`, and remove them here.
+    /// Each is a pair of operation and bytes, and is returned once.
     fn answers<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.0.answers().into_iter().map(|(name, answer)| (name, PyBytes::new(py, &answer))).collect()
     }
@@ -133,21 +134,21 @@ pub struct PyMeasures(pub SharedMeasures);
 
 #[pymethods]
 impl PyMeasures {
-    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight of the last
-    /// second.
+    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight.
+    /// The latter two are those of the last second.
     fn read(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
-    /// Return the spans of sampled requests since the last call as JSON text, `kept` and the number `dropped`, and
-    /// remove them here.
+    /// Return the spans of sampled requests since the last call as JSON text, and remove them here.
+    /// The keys are `kept`, the spans, and `dropped`, the number of others.
     fn spans(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.spans.take())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 }
 
-/// Returns the progress as a dictionary of totals and rates, times in seconds, with the numbers of due and failed
-/// requests of each operation under `operations`, and a dictionary per source under `sources`.
+/// Returns the progress as a dictionary of totals and rates, with times in seconds.
+/// `operations` has a pair of the numbers of due and failed requests by operation, `sources` a dictionary by source.
 fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("seconds", progress.seconds)?;
@@ -201,9 +202,10 @@ impl PyPrepared {
 
 #[pymethods]
 impl PyPrepared {
-    /// Start the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default at the
-    /// plan's start time, or as soon as possible. Raises RuntimeError at a second call, PlanRefused for a time more
-    /// than a day away or a port that cannot be opened, StartFailed if a thread cannot start.
+    /// Start the load at `start`, in seconds of this machine's CLOCK_MONOTONIC.
+    /// `start` may be past; by default it is the plan's start time, or as soon as possible. Raises RuntimeError at a
+    /// second call, PlanRefused for a time more than a day away or a port that cannot be opened, StartFailed if a
+    /// thread cannot start.
     #[pyo3(signature = (start=None))]
     fn begin(&self, py: Python<'_>, start: Option<f64>) -> PyResult<PyHandle> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock").take();
@@ -211,8 +213,9 @@ impl PyPrepared {
         ask(py, || prepared.begin(start)).map(PyHandle)
     }
 
-    /// Create rank 0's record of the phase in `folder`. `start` as for `begin`. Raises RuntimeError after `begin`,
-    /// PlanRefused for a time more than a day away, StartFailed if the folder cannot be written.
+    /// Create rank 0's record of the phase in `folder`; `start` as for `begin`.
+    /// Raises RuntimeError after `begin`, PlanRefused for a time more than a day away, StartFailed if the folder cannot
+    /// be written.
     #[pyo3(signature = (folder, start=None))]
     fn recorder(&self, py: Python<'_>, folder: PathBuf, start: Option<f64>) -> PyResult<PyRankRecorder> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock");
@@ -221,9 +224,9 @@ impl PyPrepared {
     }
 }
 
-/// Start a phase that records into `folder`. Before anything is sent, raises PlanRefused for a bad plan,
-/// TargetRefused if the target refuses it, and StartFailed if the folder cannot be written or a thread cannot
-/// start.
+/// Start a phase that records into `folder`. `plan` is JSON text.
+/// Before anything is sent, raises PlanRefused for a bad plan, TargetRefused if the target refuses it, and StartFailed
+/// if the folder cannot be written or a thread cannot start.
 #[pyfunction(name = "start")]
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
@@ -245,16 +248,17 @@ fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
-/// Check a plan without load or files. Raises PlanRefused where `start` would, or with several ranks where
-/// `prepare_rank` would.
+/// Check a plan without load or files.
+/// Raises PlanRefused where `start` would, or with several ranks where `prepare_rank` would.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;
     ask(py, || validate::<AnyDriver>(plan, true))
 }
 
-/// Send each operation of the plan once. Return a dictionary for each: request and answer as text, times in seconds,
-/// documents, node, error class and message. Raises PlanRefused for a bad plan, TargetRefused if the target refuses it.
+/// Send each operation of the plan once, and return a dictionary for each.
+/// It has the request and answer as text, the times in seconds, the number of documents, node number, error class and
+/// message. Raises PlanRefused for a bad plan, TargetRefused if the target refuses it.
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
@@ -276,8 +280,9 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
     shown.into_iter().map(describe).collect()
 }
 
-/// Return each operation of the plan and its request as text, without sending it; `None` for a request that exists
-/// only during sending. Raises PlanRefused for a bad plan, TargetRefused if the target refuses it.
+/// Return each operation of the plan and its request as text, without sending it.
+/// The text is None for a request that exists only during sending. Raises PlanRefused for a bad plan, TargetRefused if
+/// the target refuses it.
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
@@ -335,15 +340,16 @@ impl PyLog {
         self.0.tags().map(str::to_owned).collect()
     }
 
-    /// Return the exact sum of a tag's histograms that start in `start..end`, seconds since the run began; empty if
-    /// there are none. Raises OSError if a histogram cannot be decoded.
+    /// Return the exact sum of a tag's histograms that start in `start..end`; empty if there are none.
+    /// `start` (included) and `end` (excluded) are in seconds since the run began. Raises OSError if a histogram cannot
+    /// be decoded.
     #[pyo3(signature = (tag, start=0.0, end=f64::INFINITY))]
     fn total(&self, py: Python<'_>, tag: &str, start: f64, end: f64) -> PyResult<PyHistogram> {
         py.detach(|| self.0.total(tag, start, end)).map(PyHistogram).map_err(PyOSError::new_err)
     }
 
-    /// Return each second of a tag in order: its start, seconds since the run began, and its histogram; empty for an
-    /// unknown tag. Raises OSError if a histogram cannot be decoded.
+    /// Return each second of a tag in order: its start, in seconds since the run began, and its histogram.
+    /// Empty for an unknown tag. Raises OSError if a histogram cannot be decoded.
     fn seconds(&self, py: Python<'_>, tag: &str) -> PyResult<Vec<(f64, PyHistogram)>> {
         let seconds = py.detach(|| self.0.seconds(tag)).map_err(PyOSError::new_err)?;
         Ok(seconds.into_iter().map(|(start, histogram)| (start, PyHistogram(histogram))).collect())
@@ -363,8 +369,8 @@ impl PyHistogram {
 
 #[pymethods]
 impl PyHistogram {
-    /// Return the quantile `q` (0 to 1) of the durations, s; `None` for an empty histogram. Raises ValueError for
-    /// another `q`.
+    /// Return the quantile `q` (0 to 1) of the durations, in seconds; `None` for an empty histogram.
+    /// Raises ValueError for another `q`.
     fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
@@ -372,8 +378,8 @@ impl PyHistogram {
         Ok((!self.0.is_empty()).then(|| self.seconds(self.0.value_at_quantile(q) as f64)))
     }
 
-    /// Return the exact sum of both histograms: `response + failure` covers all requests. Raises ValueError if they
-    /// cannot be added.
+    /// Return the exact sum of both histograms, neither of which changes: `response + failure` covers all requests.
+    /// Raises ValueError if they cannot be added.
     fn __add__(&self, other: &Self) -> PyResult<Self> {
         let mut sum = self.0.clone();
         durations::add(&mut sum, &other.0)
@@ -387,13 +393,13 @@ impl PyHistogram {
         self.0.len()
     }
 
-    /// Return the mean, s; `None` for an empty histogram.
+    /// Return the mean, in seconds; `None` for an empty histogram.
     #[getter]
     fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.mean()))
     }
 
-    /// Return the maximum, s, at the histogram's resolution; `None` for an empty histogram.
+    /// Return the maximum, in seconds, at the histogram's resolution; `None` for an empty histogram.
     #[getter]
     fn max(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.max() as f64))
@@ -410,8 +416,8 @@ struct PyNullServer {
 
 #[pymethods]
 impl PyNullServer {
-    /// Start a server for the driver's protocol on a free port, given by `address`. Raises OSError if that
-    /// fails, or if no null server supports the protocol.
+    /// Start a server for the driver's protocol on a free port, given by `address` (`host:port`).
+    /// Raises OSError if that fails, or if no null server supports the protocol.
     #[new]
     fn new(driver: &str) -> PyResult<Self> {
         let server = NullServer::start(driver)?;

@@ -9,8 +9,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// Return the sum of ranks' seconds, each as from `Handle.seconds`. Raises ValueError for none, and unless all are the
-/// same second of the same plan.
+/// Return the sum of ranks' seconds, each as from `Handle.seconds`.
+/// Raises ValueError for none, and unless all are the same second of the same plan.
 #[pyfunction]
 pub fn add<'py>(py: Python<'py>, seconds: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
     let sum = py.detach(|| {
@@ -33,8 +33,8 @@ pub fn second_number(second: &[u8]) -> PyResult<u64> {
     Second::from_bytes(second).map(|second| second.second).map_err(PyValueError::new_err)
 }
 
-/// Return the sum of ranks' outcomes, each as from `Handle.outcome`. Raises ValueError for none, and unless all are of
-/// the same phase.
+/// Return the sum of ranks' outcomes, each as from `Handle.outcome`.
+/// Raises ValueError for none, and unless all are of the same phase.
 #[pyfunction]
 pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     let sum = py.detach(|| {
@@ -80,15 +80,15 @@ impl PyRankRecorder {
         self.with(|recorder| recorder.offset().as_secs_f64())
     }
 
-    /// Set the end of the warm-up and of the phase, in whole seconds after the start of the load; None leaves one
-    /// unchanged.
+    /// Set the end of the warm-up (`measured_from`) and of the phase (`until`); None leaves one unchanged.
+    /// Both are in whole seconds after the start of the load. The warm-up is at most the planned one.
     #[pyo3(signature = (measured_from=None, until=None))]
     fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) {
         self.with(|recorder| recorder.adjust(measured_from, until));
     }
 
-    /// Record the next second, the sum `total` over all ranks still running. Raises ValueError for a second out of
-    /// order or of another plan, OSError if the files cannot be written.
+    /// Record the next second, the sum `total` over all ranks still running.
+    /// Raises ValueError for a second out of order or of another plan, OSError if the files cannot be written.
     fn second(&self, py: Python<'_>, total: Vec<u8>) -> PyResult<()> {
         py.detach(|| self.with(|recorder| recorder.second(&total))).map_err(refused)
     }
@@ -113,8 +113,8 @@ impl PyRankRecorder {
         self.with(|recorder| recorder.stopped_by())
     }
 
-    /// Write the outcome, combined from the ranks' parts, and return it as JSON text. Raises ValueError for
-    /// parts of another phase, OSError if the files cannot be written.
+    /// Write the outcome, combined from the ranks' parts, and return it as JSON text.
+    /// Raises ValueError for parts of another phase, OSError if the files cannot be written.
     fn finish(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
         py.detach(|| {
             let parts = parts.iter().map(|part| read(part)).collect::<Result<_, _>>().map_err(Refusal::Input)?;

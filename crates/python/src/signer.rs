@@ -13,8 +13,8 @@ pub struct PySigner(Authorization);
 
 #[pymethods]
 impl PySigner {
-    /// Create a signer. `auth` is the JSON of a plan's credentials, `file` the file of their secret. Raises ValueError
-    /// if they cannot be used.
+    /// Create a signer. `auth` is the JSON of a plan's credentials, `file` the path of their secret's file.
+    /// Raises ValueError if they cannot be used.
     #[new]
     #[pyo3(signature = (auth, file=None))]
     fn new(auth: &str, file: Option<PathBuf>) -> PyResult<Self> {
@@ -23,8 +23,8 @@ impl PySigner {
         Ok(Self(signer))
     }
 
-    /// Return the headers to add to a request with these headers, such as its signature. `path` includes the query.
-    /// Raises ValueError for a request that cannot be signed.
+    /// Return the headers to add to a request with these headers, such as its signature.
+    /// `path` includes the query. Raises ValueError for a request that cannot be signed.
     fn headers(
         &self,
         py: Python<'_>,

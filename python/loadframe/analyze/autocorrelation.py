@@ -28,7 +28,8 @@ def lag_one(residuals: Series) -> float:
     """Return the lag-one correlation of residuals about a straight line, from 0 to 0.95; 0 for fewer than five.
 
     The plain estimate is too low by (2 + 4 rho)/n on average and is corrected (Shaman and Stine, "The bias of
-    autoregressive coefficient estimators", 1988). Negative correlations count as 0, which is conservative.
+    autoregressive coefficient estimators", 1988). Negative correlations count as 0, which is conservative. The
+    residuals must have mean 0; no line is removed here. 0 also if all are 0.
     """
     n = len(residuals)
     power = float((residuals**2).sum())
@@ -39,15 +40,16 @@ def lag_one(residuals: Series) -> float:
 
 
 def effective_size(n: int, rho: float) -> float:
-    """Return the effective number of independent values among n with lag-one correlation rho."""
+    """Return the effective number of independent values among n with lag-one correlation rho: n (1 - rho)/(1 + rho)."""
     return n * (1 - rho) / (1 + rho)
 
 
 def independent_values(series: Series) -> float:
     """Return the effective number of independent values of a series; infinite without significant correlation.
 
-    Independent noise on a slowly changing level lowers the correlation at lag 1. The decay from lag 1 to lags 2 and 3
-    does not depend on that noise, so the larger of the two estimates of rho counts.
+    Infinite also for constant values and for fewer than five. Independent noise on a slowly changing level lowers the
+    correlation at lag 1. The decay from lag 1 to lags 2 and 3 does not depend on that noise, so the larger of the two
+    estimates of rho counts.
     """
     n = len(series)
     residuals = series - series.mean()
@@ -70,7 +72,7 @@ def detrended(series: Series) -> Series:
 
 
 def noise_scale(series: Series) -> float:
-    """Return the standard deviation of the noise by the median absolute deviation; 0 without finite values."""
+    """Return a robust standard deviation of the finite values: 1.4826 median absolute deviations; 0 without any."""
     values = series[np.isfinite(series)]
     return NORMAL * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
@@ -79,8 +81,8 @@ def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
     """Return s such that the mean of n successive values has the standard error s / sqrt(n), for n above a few.
 
     Values beyond three standard deviations are clipped before and after a straight line is removed, so that neither a
-    slow trend nor one bad second counts as noise; with `clipped=False` bad seconds count. 0 for fewer than five values,
-    or for constant ones.
+    slow trend nor one bad second counts as noise; with `clipped=False` bad seconds count. Values that are not finite
+    are dropped. 0 for fewer than five values, or for constant ones.
     """
     values = series[np.isfinite(series)]
     if len(values) < _LEAST:
@@ -92,7 +94,10 @@ def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
 
 
 def _clipped(values: Series) -> Series:
-    """Return all values, with those beyond three standard deviations from the median moved to that distance."""
+    """Return all values, with those beyond three standard deviations from the median moved to that distance.
+
+    The standard deviation is that of `noise_scale`; if it is 0, the values stay unchanged.
+    """
     scale, middle = noise_scale(values), np.median(values)
     return np.clip(values, middle - _CUT * scale, middle + _CUT * scale) if scale > 0 else values
 
@@ -100,11 +105,12 @@ def _clipped(values: Series) -> Series:
 def stepwise_noise(series: Series) -> tuple[float, float]:
     """Return the relative standard deviation and the lag-one correlation of the noise of a series with level steps.
 
-    The series must be above 0. The estimate uses differences of values that are one and two apart, in which the level
-    cancels except at steps. Their mean squares V1 and V2 are 2 s^2 (1 - rho) and 2 s^2 (1 - rho^2), so rho = V2/V1 - 1
-    (Tecuapetla-Gomez and Munk, "Autocovariance estimation in regression with a discontinuous signal and m-dependent
-    errors: a difference-based approach", Scandinavian Journal of Statistics, 2017). Differences beyond three deviations
-    are clipped.
+    The deviation is a share of the level; the correlation is from 0 to 0.95. Both are 0 for fewer than seven values and
+    for constant ones. The series must be above 0. The estimate uses differences of values that are one and two apart,
+    in which the level cancels except at steps. Their mean squares V1 and V2 are 2 s^2 (1 - rho) and 2 s^2 (1 - rho^2),
+    so rho = V2/V1 - 1 (Tecuapetla-Gomez and Munk, "Autocovariance estimation in regression with a discontinuous signal
+    and m-dependent errors: a difference-based approach", Scandinavian Journal of Statistics, 2017). Differences beyond
+    three deviations are clipped.
     """
     if len(series) < _LEAST + 2:
         return 0.0, 0.0
@@ -116,12 +122,16 @@ def stepwise_noise(series: Series) -> tuple[float, float]:
 
 
 def variance_of_mean(n: int, rho: float) -> float:
-    """Return the variance of the mean of n successive values with variance 1 and lag-one correlation rho."""
+    """Return the variance of the mean of n successive AR(1) values with variance 1 and correlation rho, below 1."""
     return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**n) / (n * (1 - rho) ** 2)) / n
 
 
 def _mean_square(later: Series, earlier: Series) -> float:
-    """Return the mean square of the differences relative to each pair's mean, clipped to three standard deviations."""
+    """Return the mean square of the differences relative to each pair's mean, clipped to three standard deviations.
+
+    A difference is `later` minus `earlier`. The standard deviation is 1.4826 times the median absolute difference. The
+    difference of a pair with a mean of 0 or less counts as 0.
+    """
     levels = (later + earlier) / 2
     changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)
     scale = NORMAL * float(np.median(np.abs(changes)))

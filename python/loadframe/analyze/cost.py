@@ -36,7 +36,10 @@ class Prices:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> "Prices | None":
-        """Return the prices of an experiment's description; None if it has none."""
+        """Return the prices of an experiment's description; None if it has none.
+
+        `description` is the content of experiment.json. A missing price or size of storage costs nothing.
+        """
         given = description.get("prices")
         if not given:
             return None
@@ -50,7 +53,11 @@ class Prices:
         return cls(given["currency"], price if by else [price], by, levels, storage, Slo.read(slo) if slo else None)
 
     def hourly(self, nodes: int, levels: Mapping[str, Any]) -> float:
-        """Return the price for an hour of a cluster of `nodes` nodes, by the levels of its treatment."""
+        """Return the price for an hour of a cluster of `nodes` nodes with their storage.
+
+        `levels` is the treatment, factor -> level, whose level of `by` selects the price. KeyError or ValueError if it
+        has no level with a price.
+        """
         number = 0 if self.by is None else list(self.levels).index(levels[self.by])
         return nodes * (self.node_hour[number] + self.storage_hour)
 
@@ -80,7 +87,10 @@ class LimitAt:
 
     @property
     def standing(self) -> Standing:
-        """`yes` if the whole interval is within the limit, `no` if the whole interval is beyond it, else `unknown`."""
+        """`yes` if the whole interval is within the limit, `no` if the whole interval is beyond it, else `unknown`.
+
+        Also `unknown` without an estimate. Shares of errors must be below the limit; response times may equal it.
+        """
         if self.estimate is None:
             return "unknown"
         # Shares of errors must be below their limit, and response times may reach theirs.
@@ -89,7 +99,7 @@ class LimitAt:
         return "yes" if all(within) else "unknown" if any(within) else "no"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the limit and its estimate for JSON."""
+        """Return the limit and its estimate for JSON; null without an estimate. `within` is the `standing`."""
         return {
             "operation": self.operation,
             "figure": self.figure,
@@ -119,14 +129,14 @@ class Cost:
 
     @property
     def standing(self) -> Standing:
-        """`yes` if each limit of the SLO is met and the store never failed, `no` if not, `unknown` if undecided."""
+        """`no` if the store failed or a limit of the SLO is exceeded, `unknown` if a limit is undecided, else `yes`."""
         standings = {limit.standing for limit in self.limits}
         if self.failed or "no" in standings:
             return "no"
         return "unknown" if "unknown" in standings else "yes"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the cost for JSON."""
+        """Return the cost for JSON, without the throughput, and without `within` and `limits` if the SLO has none."""
         return {
             **({"within": self.standing, "limits": [limit.as_dict() for limit in self.limits]} if self.limits else {}),
             "treatment": dict(self.treatment),
@@ -149,9 +159,9 @@ def cost(
 ) -> Cost:
     """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time.
 
-    `treatment` selects the price of a node; KeyError or ValueError if it has no level with a price. At a rate of 0, a
-    million requests cost infinitely much. `by_one_search`: the rate comes from a single search for the capacity, so its
-    interval has no repetitions.
+    `treatment` selects the price of a node; KeyError or ValueError if it has no level with a price. Costs are in the
+    currency of `prices`; their interval follows from that of `rate`. At a rate of 0, a million requests cost infinitely
+    much. `by_one_search`, which is only passed on: `rate` is from a single search for the capacity.
     """
     hourly = prices.hourly(nodes, treatment)
 
@@ -175,9 +185,10 @@ def estimates(
 ) -> list[Estimate | None]:
     """Return the geometric mean of a figure over each group of runs, or None for a group without the figure.
 
-    The intervals are Student's, with the variance of the logarithms pooled over the groups. With `unequal`, a group
-    with a larger variance uses that. The units are runs, or session means if the runs are of several sessions. Bounds
-    of figures widen the intervals.
+    `figure_of` returns the figure of a run; those that are unknown or 0 are left out. The intervals are Student's, with
+    the variance of the logarithms pooled over the groups; 0 to infinity if each group has one unit. With `unequal`, a
+    group with a larger variance uses that. The units are runs, or session means if a group's runs are of several
+    sessions. Bounds of figures widen the intervals.
     """
     everything = [run for runs in groups for run in runs]
     sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
@@ -205,7 +216,11 @@ def estimates(
 
 
 def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun]]) -> list[tuple[LimitAt, ...]]:
-    """Return the limits of the SLO in a phase with their estimates, for each group; empty tuples without an SLO."""
+    """Return the limits of the SLO in a phase with their estimates, for each group; empty tuples without an SLO.
+
+    Each operation with limits has two entries, response time and share of errors; then the general limit has two. The
+    general limit is left out without a response time, or if each operation has its own limits.
+    """
     if slo is None:
         return [() for _ in groups]
     everything = [run for runs in groups for run in runs]
@@ -224,7 +239,10 @@ def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun
 
 
 def _limited(run: RecordedRun, slo: Slo, phase: str) -> Mapping[str | None, LimitedFigures]:
-    """Return the run's figures under each limit by operation (None: the general limit); empty if it lacks some."""
+    """Return the run's figures under each limit by operation (None: the general limit).
+
+    Empty if the run did not reach the phase, or if a figure is missing.
+    """
     entry = run.phase(phase)
     try:
         return {figures.name: figures for figures in limited_figures(run, slo, [entry])} if entry else {}
@@ -269,7 +287,8 @@ def _times(
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
     """Return the largest share of failed requests of an operation with its interval, or None without any request.
 
-    The interval has one-sided 95 % limits. `known` pairs each run's figures with its session.
+    The share and both ends are maxima over the operations. The ends are one-sided 95 % limits; the lower one leaves out
+    failures that the generator may have caused. `known` pairs each run's figures with its session.
     """
     by_operation: dict[str, list[tuple[Failures, int | None]]] = {}
     for figures, session in known:
@@ -286,7 +305,10 @@ def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimat
 
 
 def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment that has a throughput in the first measured phase, with the SLO's limits."""
+    """Return the cost of each treatment that has a rate in the first measured phase, with the SLO's limits.
+
+    The rate is that of the experiment's `objective`. Treatments are in order of their first run.
+    """
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.counted:
         groups.setdefault(run.treatment_key, []).append(run)
@@ -320,9 +342,10 @@ def _names_in(value: Any, names: Collection[str]) -> set[str]:
 def by_load(description: Mapping[str, Any], costs: Sequence[Cost]) -> list[tuple[dict[str, Any], list[Cost]]]:
     """Return the costs by load and data, because only configurations for the same load and data are comparable.
 
-    Each group has the levels of its load factors: rate, users, nodes with weak scaling (where data grow with them),
-    parameters of the workload, and factors that a rate or parameter depends on. In settings experiments, parameters in
-    `factors` are choices, and only those in `at` belong to the load.
+    Each group has the levels of its load factors and its costs; groups and costs keep their order. Load factors are
+    rate, users, nodes with weak scaling (where data grow with them), parameters of the workload, and factors that a
+    rate or parameter depends on. In settings experiments, parameters in `factors` are choices, and only those in `at`
+    belong to the load.
     """
     chosen = set(description["factors"]) - set(description.get("at") or ()) if description["kind"] == "settings" else ()
     loads = {
@@ -359,7 +382,7 @@ class CheapestWithin:
     open: tuple[Cost, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON."""
+        """Return the SLO as text and the treatments for JSON; null without an SLO, and without a cheapest one."""
         return {
             "slo": self.slo and str(self.slo),
             "cheapest": self.cost and dict(self.cost.treatment),
@@ -369,7 +392,11 @@ class CheapestWithin:
 
 
 def cheapest_within(costs: Sequence[Cost], slo: Slo | None) -> CheapestWithin:
-    """Return the treatment with the lowest cost per million within each limit and without failures, and rivals."""
+    """Return the treatment with the lowest cost per million within each limit and without failures, and rivals.
+
+    The cost is None if no treatment is certainly within. Rivals have a lower end of at most the upper end of that cost
+    (any cost if it is None), ordered by cost. `slo` is only stored in the result.
+    """
     ordered = sorted(costs, key=lambda entry: entry.million.value)
     certain = [entry for entry in ordered if entry.standing == "yes"]
     best = certain[0] if certain else None
@@ -395,7 +422,7 @@ class Cheapest:
     open: tuple[Cost, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON."""
+        """Return the demand and the treatments for JSON; `cheapest` is null if no treatment certainly sustains it."""
         return {
             "demand": self.demand,
             "cheapest": self.cost and dict(self.cost.treatment),
@@ -407,8 +434,9 @@ class Cheapest:
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
     """Return the treatment with the lowest monthly price among those with a throughput of `demand` at least.
 
-    `demand` is in requests/s; the low end of the interval has to reach it. Of equal prices, the highest throughput is
-    first. The result also has the cheaper treatments with `demand` inside their interval.
+    `demand` is in requests/s; the low end of the interval has to reach it. The cost is None if none does. Of equal
+    prices, the highest throughput is first. The result also has the cheaper treatments with `demand` inside their
+    interval, ordered by price.
     """
     certain = [entry for entry in costs if entry.rate.low >= demand]
     certain.sort(key=lambda entry: (entry.month, -entry.rate.value))

@@ -37,7 +37,10 @@ class Delayed:
 
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
-    """Return the operations of a phase with service times of delayed acknowledgements, or None if there are none."""
+    """Return the operations of a phase with service times of delayed acknowledgements, or None if there are none.
+
+    Operations with fewer than 20 responses are left out. If the nodes' CPU time is unknown, the service times decide.
+    """
     processes, tags = processes_of(run, (phase,)), set(run.histograms.tags())
     cpu = None if processes.partial else _cpu_per_request(processes.used.get(phase.name, {}))
     alike = {}
@@ -53,7 +56,8 @@ def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
 def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
     """Return whether the 10th, 50th and 90th percentiles of service times (s) indicate delays instead of work.
 
-    `cpu` is the CPU time of a request, s; None if unknown.
+    They do if three conditions hold: the median is near 40, 80 or 200 ms, the 90th is at most 1.3 times the 10th, and
+    `cpu` is at most a tenth of the median. `cpu` is the CPU time of a request, s; None (unknown) counts as low.
     """
     low, median, high = quantiles
     idle = cpu is None or cpu <= _IDLE * median
@@ -61,9 +65,10 @@ def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
 
 
 def _cpu_per_request(processes: Mapping[str, CpuUse]) -> float | None:
-    """Return the CPU time per request of all processes together (s), or of the only one; None if unknown.
+    """Return the CPU time per request of all processes together, s; None if unknown.
 
-    `processes` maps names of processes to their CPU use.
+    `processes` maps names of processes to their CPU use; the sum has the name `ALL`. Without it, the first process
+    counts.
     """
     whole = processes.get(ALL) or next(iter(processes.values()), None)
     return whole.per_request if whole else None

@@ -68,13 +68,13 @@ class Dips:
 
     @property
     def begins(self) -> list[int]:
-        """The first second of each dip, since the window began."""
+        """The first second of each dip, s since the window began."""
         before = np.concatenate([[False], self.inside[:-1]])
         return [int(second) for second in np.flatnonzero(self.inside & ~before)]
 
 
 def periodic_dips(throughput: Series) -> Dips | None:
-    """Return the periodic dips in throughputs of successive seconds, 1/s, or None without any."""
+    """Return the periodic dips in throughputs of successive seconds, 1/s; None without any, or for fewer than 40 s."""
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0 or np.ptp(values) == 0:
         return None
@@ -88,12 +88,12 @@ def periodic_dips(throughput: Series) -> Dips | None:
 
 
 def _lags(seconds: int) -> npt.NDArray[np.int64]:
-    """Return the lags to search, s: from 4 to a third of the series."""
+    """Return the lags to search, s: from 4 to a third of a series of `seconds` s; empty for a series below 12 s."""
     return np.arange(_SHORTEST, seconds // _CYCLES + 1)
 
 
 def _correlations(residuals: Series) -> Series:
-    """Return the unbiased autocorrelation at each lag from 0 on."""
+    """Return the unbiased autocorrelation at each lag from 0 to n - 1, for residuals with mean 0; it is 1 at lag 0."""
     n = len(residuals)
     spectrum = np.fft.rfft(residuals, 2 * n)
     products = np.fft.irfft(np.abs(spectrum) ** 2)[:n]
@@ -112,7 +112,8 @@ def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
 def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
     """Return the 99th percentile of the highest local maximum of random series without a period.
 
-    The series have `seconds` values with lag-one correlation `rho`; maxima are sought at the `lags`.
+    It is from 200 series, always the same ones. They have `seconds` values with lag-one correlation `rho`; maxima are
+    sought at the `lags`.
     """
     from scipy.signal import lfilter  # slow to import, and few runs need it
 
@@ -127,7 +128,11 @@ def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
 
 
 def _refined(residuals: Series, lag: int) -> float:
-    """Return the period to fractions of a second, from its farthest multiple with a maximum nearby; `lag` is whole."""
+    """Return the period, s, to fractions of a second, from its farthest multiple with a maximum nearby.
+
+    `lag` is the period in whole s. Multiples reach up to two thirds of the series; the first one without a positive
+    maximum within 2 s ends the search.
+    """
     known = _correlations(residuals)
     period = float(lag)
     for multiple in range(2, int(2 * len(residuals) / 3 / lag) + 1):
@@ -140,10 +145,10 @@ def _refined(residuals: Series, lag: int) -> float:
 
 
 def _folded(values: Series, residuals: Series, period: float) -> Dips | None:
-    """Return the dips that repeat with a period, s; None if they are shallow.
+    """Return the dips that repeat with a period, s; None if their mean depth is below 5 % of the level.
 
-    `values` are averaged over all periods, by their place in the period; `residuals` are the values without their
-    trend.
+    `residuals` are `values` (1/s by second) without their trend. They are averaged over all periods, by their place in
+    the period; a dip has the places around the lowest mean that are below half of its depth.
     """
     places = (np.arange(len(values)) % period).astype(int)
     count = int(places.max()) + 1
@@ -227,13 +232,16 @@ class ActivitySeries:
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
-        """The first second of each busy stretch, and the second after its last."""
+        """The first second of each busy stretch, and the second after its last, in s since the window began."""
         edges = np.flatnonzero(np.diff(np.concatenate([[0], self.busy.astype(int), [0]])))
         return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
 
 
 def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[ActivitySeries]:
-    """Return the recorded activities in a window of `seconds` whole seconds, except constant ones."""
+    """Return the recorded activities in the first `seconds` seconds of a measured window, except constant ones.
+
+    They are in the order of `ACTIVITIES`.
+    """
     known = [(metric, _amounts(run, phase, metric, seconds)) for metric in ACTIVITIES]
     return [ActivitySeries(metric, amounts) for metric, amounts in known if amounts is not None and np.ptp(amounts) > 0]
 
@@ -241,7 +249,7 @@ def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[Activit
 def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
     """Return a metric's amount in each of the first `seconds` seconds of the phase's measured window, over all nodes.
 
-    Amounts are in the metric's unit per second. None if it was not recorded.
+    Amounts are in the metric's unit per second. None if it was not recorded there, or if `seconds` is below 1.
     """
     if seconds < 1:
         return None
@@ -284,7 +292,7 @@ class Overlap:
 
     @property
     def claimed(self) -> bool:
-        """Whether the activity's seconds have significantly more of the deficit than their share of all seconds."""
+        """Whether the activity has significantly (p < 0.05) more of the deficit than its share of all seconds."""
         return self.p < LEVEL and self.lost > self.seconds
 
 
@@ -327,7 +335,11 @@ _DIPS, _MOST = 3, 1 / 3
 
 
 def irregular_dips(throughput: Series) -> Dips | None:
-    """Return the dips in throughputs of successive seconds, 1/s, at any distances, or None without any."""
+    """Return the dips in throughputs of successive seconds, 1/s, at any distances, or None without any.
+
+    A dip is at least 30 % and six standard deviations below the level. None also for fewer than 40 s, for fewer than
+    three dips, and if dips have more than a third of the seconds.
+    """
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0:
         return None
@@ -358,7 +370,7 @@ class Activity:
     outside: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the activity for JSON."""
+        """Return metric, title (`words`), overlap and mean amounts within and outside dips for JSON."""
         return {
             "metric": self.series.metric,
             "words": self.series.words,
@@ -385,7 +397,7 @@ class DipsOfPhase:
 
     @property
     def explained(self) -> Overlap | None:
-        """The overlap of the deficit with any claimed activity; None if none is claimed."""
+        """The overlap of the deficit with the busy seconds of all claimed activities together; None without any."""
         if not self.claimed:
             return None
         any_of = np.any([activity.series.busy for activity in self.claimed], axis=0)
@@ -398,7 +410,11 @@ class DipsOfPhase:
         return [self.phase.begin + second for second in self.dips.begins]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the dips for JSON."""
+        """Return the dips and activities for JSON: `period` and `length` in s, `begins` in s since the run began.
+
+        `depth` and `lost_share` are shares. `period` is null for irregular dips, and `explained` without a claimed
+        activity.
+        """
         dips = self.dips
         return {
             "phase": self.phase.name,
@@ -413,7 +429,10 @@ class DipsOfPhase:
 
 
 def dips_of(run: Run) -> list[DipsOfPhase]:
-    """Return the measured phases of a run with recurring dips, each with the dips and the store's activities."""
+    """Return the measured phases of a run with dips, each with the dips and the store's activities.
+
+    The dips are the periodic ones; without these, the irregular ones.
+    """
     phases: list[DipsOfPhase] = []
     for phase in run.summary.measured:
         throughput = _throughput(run, phase)

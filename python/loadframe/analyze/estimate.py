@@ -48,7 +48,7 @@ class Estimate:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def as_dict(self) -> dict[str, float | None]:
-        """Return the three numbers for JSON; an unbounded end is null."""
+        """Return `value`, `low` and `high` for JSON; a number that is not finite is null."""
         return {key: number if math.isfinite(number) else None for key, number in vars(self).items()}
 
 
@@ -61,7 +61,10 @@ def half_width(error: float, freedom: float) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:
-    """Return the mean of independent values with its 95 % interval by Student's t; unbounded for a single value."""
+    """Return the mean of independent values with its 95 % interval by Student's t; unbounded for a single value.
+
+    StatisticsError without values.
+    """
     mean = fmean(values)
     if len(values) < 2:
         return Estimate(mean, -math.inf, math.inf)
@@ -70,14 +73,20 @@ def mean_interval(values: Sequence[float]) -> Estimate:
 
 
 def within(estimate: Estimate, least: float = 0.0, most: float = math.inf) -> Estimate:
-    """Return an estimate with its interval cut to `least` and `most`; an interval with an infinite end stays."""
+    """Return an estimate with its interval cut to `least` and `most`; an interval with an infinite end stays.
+
+    The value itself stays as it is.
+    """
     if not estimate.is_finite:
         return estimate
     return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, most))
 
 
 def on_log_scale(value: float, half: float) -> Estimate:
-    """Return a positive value with the interval from value / exp(half) to value * exp(half)."""
+    """Return a positive value with the interval from value / exp(half) to value * exp(half).
+
+    The upper end is infinite from a `half` of 700 on; an infinite `half` gives 0 to infinity.
+    """
     return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < _GREATEST_LOG else math.inf)
 
 
@@ -88,9 +97,9 @@ _STEP = 1.02
 
 
 def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
-    """Return the geometric mean of values above 0 with its 95 % interval; unbounded for one unit.
+    """Return the geometric mean of values above 0 with its 95 % interval; the interval is 0 to infinity for one unit.
 
-    The units are runs if `sessions`, the session of each run, are all the same, otherwise session means.
+    The units are runs if `sessions`, the session of each run, are all the same, otherwise session means of logarithms.
     """
     mean = mean_interval(session_units(np.log(values).tolist(), sessions))
     return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
@@ -99,8 +108,9 @@ def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> E
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None], outside: float = 0.025) -> Estimate:
     """Return the mean share over runs with its interval; `counts` has a pair of each: counted and all requests.
 
-    `sessions` has the session of each run; a single one gives an unbounded interval. `outside` is the probability
-    beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
+    `sessions` has the session of each run. The units have equal weights: runs if all are of one session, otherwise
+    session means. The interval is unbounded for one unit. A run without requests has the share 0. `outside` is the
+    probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
     units = session_units([count / of if of else 0.0 for count, of in counts], sessions)
     share = fmean(units)
@@ -114,16 +124,20 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
 
 
 def proportion(count: float, total: float, outside: float = 0.025) -> Estimate:
-    """Return `count` / `total` with its Clopper-Pearson interval, with the probability `outside` beyond each end."""
+    """Return `count` / `total` with its Clopper-Pearson interval, with the probability `outside` beyond each end.
+
+    The numbers need not be whole. A `total` of 0 gives 0 with the interval 0 to 1.
+    """
     low = float(special.betaincinv(count, total - count + 1, outside)) if count else 0.0
     high = float(special.betaincinv(count + 1, total - count, 1 - outside)) if count < total else 1.0
     return Estimate(count / total if total else 0.0, low, high)
 
 
 def requests_needed(share: float, limit: float) -> int | None:
-    """Return how many requests show that fewer than `limit` fail if a `share` fails; None if `share` is too large.
+    """Return how many requests show that fewer than `limit` fail if a `share` fails; None if `share` reaches `limit`.
 
-    The criterion is a one-sided 95 % limit by Clopper and Pearson of at most `limit`.
+    Both are shares, 0 to 1. The criterion is a one-sided 95 % limit by Clopper and Pearson of at most `limit`. The
+    number may exceed the smallest one by about 2 %.
     """
     if not share < limit:
         return None
@@ -134,7 +148,10 @@ def requests_needed(share: float, limit: float) -> int | None:
 
 
 def session_units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
-    """Return the values of the runs if they are of one session, otherwise the mean of each session."""
+    """Return the values of the runs if they are of one session, otherwise the mean of each session.
+
+    Sessions are in order of first appearance; runs with the session None form one session together.
+    """
     if len(set(sessions)) < 2:
         return list(values)
     groups = defaultdict(list)
@@ -163,8 +180,8 @@ class Shrunken:
 def shrink(values: Array, variances: Array, design: Array | None = None) -> Shrunken:
     """Return the values shrunk towards their common mean; `variances` are the values' noise variances, above 0.
 
-    With `design` (values, columns; columns independent) they shrink towards the regression on it. With as many columns
-    as values they stay unchanged.
+    With `design` (values, columns; columns independent) they shrink towards the regression on it. With at least as many
+    columns as values (one column without `design`) they stay unchanged. The result's `errors` are standard deviations.
     """
     columns = np.ones((len(values), 1)) if design is None else design
     if len(values) <= columns.shape[1]:
@@ -201,7 +218,10 @@ def cliffs_delta(first: Values, second: Values) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return the p values adjusted by Holm's method, which bounds the chance of any false claim."""
+    """Return the p values, in the same order, adjusted by Holm's method, which bounds the chance of any false claim.
+
+    An adjusted p value is at most 1.
+    """
     adjusted = [0.0] * len(ps)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
@@ -232,8 +252,9 @@ class Additive(NamedTuple):
 def additive_effects(treatments: Codes, blocks: Codes, logs: Array) -> Additive:
     """Return the block effects of the least-squares fit log = treatment + block + noise, and its rank.
 
-    `treatments` and `blocks` are numbered from 0, with one entry per run, as `logs`. If treatments do not connect the
-    blocks, the effects are those of the solution with the smallest norm.
+    `treatments` and `blocks` are numbered from 0, with one entry per run, as `logs`, the logarithms of the runs'
+    values. The effects are by number of block. If treatments do not connect the blocks, the effects are those of the
+    solution with the smallest norm.
     """
     # The last block's effect is minus the sum of the others'.
     indicator = np.eye(int(blocks.max()) + 1)[blocks]

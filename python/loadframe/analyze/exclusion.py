@@ -56,7 +56,7 @@ def warned_document(warned: Finding | None) -> dict[str, Any]:
 
 
 def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> Finding | None:
-    """Return a warning if exclusion correlates with a factor's level or with throughput; otherwise None.
+    """Return a warning if exclusion correlates with a factor's level or with throughput (p below 0.05); otherwise None.
 
     `used` are the included runs, by default those of the folder.
     """
@@ -69,7 +69,7 @@ def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None
 def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequence[RecordedRun]]]) -> list[Finding]:
     """Return a list with a warning if exclusion correlates with a group, a level or throughput; else empty.
 
-    `groups` maps each label to a pair: all runs, and the included ones.
+    `groups` maps each label to a pair: all runs, and the included ones. The limit of p is 0.05.
     """
     runs, used = ([run for pair in groups.values() for run in pair[index]] for index in (0, 1))
     levels: list[Mapping[str, Sequence[RecordedRun]]] = []
@@ -113,9 +113,9 @@ def _selection(
 ) -> Finding | None:
     """Return a warning if exclusion correlates with a level or with throughput (p below 0.05), otherwise None.
 
-    `factors` map each level's text to its runs. Fisher's exact test compares each level with the others. The
-    Mann-Whitney test compares throughputs within partly excluded treatments. The smallest p is multiplied by the number
-    of tests. Missing runs do not count. None if no run or every run is excluded.
+    `used_runs` are the included runs; missing runs do not count. `factors` map each level's text to its runs. Fisher's
+    exact test compares each level with the others. The Mann-Whitney test compares throughputs within partly excluded
+    treatments. The smallest p is multiplied by the number of tests. None if no run or every run is excluded.
     """
     existing = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}
@@ -139,7 +139,8 @@ def _by_level(
 ) -> list[tuple[float, str]]:
     """Return p and text of the tests whether exclusion is more or less frequent at a level than at the others.
 
-    `factors` map each level's text to its runs. `used` are the `id()` of the included runs.
+    `factors` map each level's text to its runs. `existing` are all runs except missing ones, `used` the `id()` of the
+    included runs. Of a factor with two levels, only the level with more frequent exclusion has a test.
     """
     # Slow to import, and most experiments exclude no run.
     from scipy import stats
@@ -161,7 +162,8 @@ def _by_level(
 def _by_result(existing: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
     """Return p and text of a test for each phase: whether excluded runs were slower or faster than included ones.
 
-    Throughputs are relative to the median of their treatment. `used` are the `id()` of the included runs.
+    `existing` are all runs except missing ones, `used` the `id()` of the included runs. Throughputs are relative to the
+    median of their treatment. Only treatments with included and excluded runs count; a phase without any has no test.
     """
     from statistics import median
 

@@ -60,7 +60,11 @@ class ExecutionsAt:
 
 
 def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
-    """Return first and later executions and data age of each measured operation that has any, by treatment."""
+    """Return first and later executions and data age of each measured operation by treatment.
+
+    Operations without first executions and ages are left out. Rows are ordered by phase, operation name, then
+    treatment.
+    """
     rows = []
     for treatment, runs in by_treatment(folder):
         seen: dict[tuple[str, str], list[tuple[RecordedRun, OperationFigures]]] = defaultdict(list)
@@ -81,7 +85,7 @@ def _row(
     """Return the figures of one operation at one treatment from its runs, `several`."""
 
     def mean(values: Iterator[float | None]) -> Estimate | None:
-        """Return the geometric mean of the known values, one per run, or None without any."""
+        """Return the geometric mean of the values above 0 (one value per run, None if unknown), or None without any."""
         known = [(recorded, value) for (recorded, _), value in zip(several, values, strict=True) if value]
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 
@@ -133,7 +137,7 @@ class EventsOfRun:
     at_risk: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the events for JSON."""
+        """Return run, treatment, validity, collection and numbers of events for JSON; `seconds_at_risk` may be null."""
         stored = self.stored
         return {
             "run": self.run,
@@ -162,7 +166,8 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
     """Return the time in which the missing events arrived, s, or None without a killed node or acknowledged events.
 
-    It is their number divided by the mean rate of acknowledgements until the first node was killed.
+    It is their number divided by the mean rate of acknowledgements from the start of the first ingesting phase until
+    the first node was killed. None also if that was before the start.
     """
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
@@ -208,13 +213,17 @@ class IngestPace:
     burst: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the pace for JSON."""
+        """Return the fields for JSON, without `source`; an unknown growth is null."""
         growth = self.growth and self.growth.as_dict()
         return {**{key: value for key, value in vars(self).items() if key != "source"}, "growth": growth}
 
 
 def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
-    """Return a source's rates in a phase and whether the store kept up, or None with events in under three samples."""
+    """Return a source's rates in a phase and whether the store kept up.
+
+    None if no sample lies between the first and the last one with events. Both of these, and the first fifth of the
+    others, are left out of the rates.
+    """
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
     whole = samples[arriving[0] :] if arriving else []
@@ -250,9 +259,10 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
 
 
 def _burst(samples: Sequence["_Sample"], offered: float, accepted: int) -> float:
-    """Return the events at the start of `samples` beyond the rate `offered`, 1/s; 0 for under two seconds of them.
+    """Return the events at the start of `samples` beyond the rate `offered`, 1/s; 0 if they are at most 2 s of it.
 
     `accepted` is the number of all events: samples may lack those before the first one, and under a second at the end.
+    The start is the first sample and those after it with more than 1.5 times the rate.
     """
     # The first sample may have seen only part of the burst.
     start = 1 + sum(1 for _ in takewhile(lambda sample: sample.accepted > _BURST * offered, samples[1:]))
@@ -266,7 +276,8 @@ def _pace(growth: Estimate, spread: float, offered: float, reader_cpu: float, fi
 
     `spread` is the range of the backlog divided by the time, events/s: no growth within the time can exceed it. The
     interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s, `reader_cpu` the
-    use of a core by the thread that reads them. Only an interval above the limit counts as falling behind.
+    use of a core (0 to 1) by the thread that reads them. Only an interval above 1 % of `offered` counts as falling
+    behind.
     """
     if growth.low > KEPT_UP * offered:
         return "fell behind"
@@ -294,7 +305,7 @@ class _Sample:
 
 
 def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
-    """Return the recorded samples of a source in a phase and the second after it; incomplete ones are dropped."""
+    """Return the recorded samples of a source in a phase and the second after it, by time, without incomplete ones."""
     rows = run.telemetry.filter(pc.equal(run.telemetry["source"], f"source:{source}")).sort_by("time")
     end = phase.start + phase.warmup + phase.duration
     by_time: dict[float, dict[str, float]] = {}

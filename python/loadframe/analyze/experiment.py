@@ -76,7 +76,7 @@ class RecordedRun:
 
     @cached_property
     def treatment_key(self) -> str:
-        """The treatment as text, to group runs by it."""
+        """The treatment as JSON with sorted keys, to group runs by it."""
         return json.dumps(dict(self.treatment), sort_keys=True)
 
     @cached_property
@@ -86,12 +86,12 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """The recorded failure of a run with status `failed`."""
+        """The recorded failure of a run with status `failed`; None for others."""
         return self.run.summary.failure if self.run else None
 
     @property
     def verdict(self) -> RecordedVerdict | None:
-        """The run's verdict; None if the run ended before it was judged."""
+        """The run's verdict; None if the run is missing or ended before it was judged."""
         return self.run.summary.verdict if self.run else None
 
     @property
@@ -116,13 +116,16 @@ class RecordedRun:
 
     @property
     def narrow(self) -> bool:
-        """Whether the upper bound of the throughput is within 5 % of it in each measured phase."""
+        """Whether the upper bound of the throughput is within 5 % of it in each measured phase.
+
+        Throughputs that are unknown or 0 do not count: a run without any other is narrow.
+        """
         phases = {entry.phase for entry in self._qualities.values()}
         allowed = stretch_of(self.figure(phase, "throughput") for phase in phases)
         return allowed.high <= 1 + TOLERANCE
 
     def states(self) -> dict[str, dict[str, str]]:
-        """Return the state of each figure (good, bounded or unknown) by measured phase.
+        """Return the state of each figure (good, bounded or unknown) by measured phase; empty unless the run is done.
 
         For times it is the worst state among the phase's operations.
         """
@@ -137,7 +140,7 @@ class RecordedRun:
     def fault(self) -> Fault | None:
         """The component to blame for an invalid run; None if the run is valid or missing, or the cause is unknown.
 
-        A failure of the store takes precedence over one of the generator.
+        Of several, the store comes first, then the generator, then the cluster.
         """
         if self.sound or self.run is None:
             return None
@@ -153,7 +156,7 @@ class RecordedRun:
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """The store's failures in the run."""
+        """The store's failures in the run; empty for a missing run."""
         return failures(self.run) if self.run else ()
 
     @property
@@ -189,7 +192,7 @@ class RecordedRun:
 
     @property
     def qualities(self) -> tuple[RecordedFigure, ...]:
-        """The recorded quality of each figure of the measured phases."""
+        """The quality of each figure of the measured phases, recorded or computed; empty without a run or a verdict."""
         return tuple(self._qualities.values())
 
     def quality(self, phase: str, name: FigureName, operation: str | None = None) -> RecordedFigure | None:
@@ -207,7 +210,7 @@ class RecordedRun:
         return known
 
     def figure(self, phase: str, name: FigureName, operation: str | None = None, statistic: str = VALUE) -> Figure:
-        """Return a figure with its bounds.
+        """Return a figure with its bounds, in 1/s, s or as a share; UNKNOWN if the run did not reach the phase.
 
         Times need an `operation` and a `statistic` such as `p99`. The share of errors may be of one operation; its
         quality is always the phase's.
@@ -232,7 +235,7 @@ class RecordedRun:
 
     @cached_property
     def _qualities(self) -> Mapping[tuple[str, str, str | None], RecordedFigure]:
-        """Return the state of each figure by phase, name and operation; empty without a readable run.
+        """Return the state of each figure by phase, name and operation; empty without a run or a verdict.
 
         The recorded states are computed again if this version judges the run differently.
         """
@@ -275,9 +278,9 @@ class RecordedRun:
         return None if nodes is None else int(nodes)
 
     def clients(self, phase: str) -> int | None:
-        """The number of closed clients in a phase, from the treatment or else from its streams.
+        """Return the number of closed clients in a phase, from the treatment or else the sum over its streams.
 
-        None for an open load or a number that changes by stages.
+        None for an open load, for a number that changes by stages, and if the run did not reach the phase.
         """
         if "clients" in self.treatment:
             return int(self.treatment["clients"])
@@ -323,8 +326,9 @@ class RecordedExperiment:
     def counts(self, run: RecordedRun) -> bool:
         """Return whether figures include a run: it is valid and the store is not to blame for a fault.
 
-        Kinds with `takes_faults` (scale, compare, elastic) include faults of the store, and settings those without
-        failed requests. Elastic experiments also need throughputs that are known within 5 %.
+        Kinds with `takes_faults` (scale, compare, elastic) also include faults of the store. Settings experiments
+        include every run that `survived`. Elastic experiments also need throughputs that are known within 5 %
+        (`narrow`).
         """
         if self.description["kind"] == "settings":
             return run.survived
@@ -339,13 +343,16 @@ class RecordedExperiment:
 
     @property
     def unusable(self) -> tuple[RecordedRun, ...]:
-        """The runs without usable figures, except runs that count as a failure of the store (a result)."""
+        """The runs without usable figures, except runs that count as a failure of the store (a result).
+
+        These are invalid runs, and those of elastic experiments that are not `narrow`.
+        """
         whole = self.description["kind"] == "elastic"
         return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that figures exclude: invalid, failed, interrupted or missing."""
+        """The runs that figures exclude, the missing ones among them; see `counts`."""
         used = {id(run) for run in self.used}
         return tuple(run for run in self.runs if id(run) not in used)
 
@@ -361,7 +368,7 @@ class RecordedExperiment:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Sentences about changes of Loadframe or the machine between sessions."""
+        """Sentences about changes of Loadframe or the machine between successive sessions, each sentence once."""
         instruments = [session["instrument"] for session in self.description.get("sessions", ())]
         return tuple(dict.fromkeys(text for pair in pairwise(instruments) for text in changes(*pair)))
 
@@ -377,7 +384,10 @@ class RecordedExperiment:
 
 
 def read_experiment(path: Path) -> RecordedExperiment:
-    """Return an experiment from its folder; BadInput if it is not one or if a run in it is broken."""
+    """Return an experiment from its folder; BadInput if it is not one, or if opening a run or an earlier attempt fails.
+
+    The content of runs is read on first access; a run without a folder is missing.
+    """
     file = path / EXPERIMENT_FILE
     try:
         description = json.loads(file.read_text(encoding="utf-8"))
@@ -399,7 +409,7 @@ def read_experiment(path: Path) -> RecordedExperiment:
 
 
 def read_attempts(path: Path) -> tuple[RecordedRun, ...]:
-    """Return the earlier attempts of an experiment's runs; BadInput if one is broken."""
+    """Return the earlier attempts of an experiment's runs, named `RUN, attempt NUMBER`; BadInput if one is broken."""
     return tuple(
         RecordedRun(f"{it.run_id}, attempt {it.number}", it.run.manifest.block, it.run.manifest.treatment, it.run)
         for it in attempts(path)
@@ -407,7 +417,7 @@ def read_attempts(path: Path) -> tuple[RecordedRun, ...]:
 
 
 def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
-    """Return the excluded runs for JSON, each with the reason."""
+    """Return these runs for JSON, each with its id and the reason for its exclusion; it does not select them."""
     return [{"run": run.id, "reason": run.why} for run in runs]
 
 
@@ -433,7 +443,7 @@ def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any]
 
 
 def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
-    """Return a treatment's sort key: for each factor the index of its level in `levels`.
+    """Return a treatment's sort key: for each factor the index of its level in `levels`, factors without levels last.
 
     A level that is not listed counts as its number, and as 0 if it is not a number.
     """

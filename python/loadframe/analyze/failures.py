@@ -43,7 +43,7 @@ class Failure:
         return self.kind in _OF_RUN
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the failure for JSON."""
+        """Return `kind`, `words` and `requests` for JSON."""
         return dict(vars(self))
 
 
@@ -81,7 +81,7 @@ def earlier_failures(run: Run) -> tuple[str, ...]:
 
 
 def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
-    """Return the reasons of a run's verdict.
+    """Return the reasons of a run's verdict; empty without a verdict.
 
     In runs of earlier versions lost documents and failed changes are recorded as deviations of the cluster; the
     function replaces these by the reasons of this version.
@@ -100,7 +100,10 @@ def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
 
 
 def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Return a finding for each cluster change in a run's events that failed by the store's fault."""
+    """Return a finding for each cluster change in a run's events that failed by the store's fault.
+
+    A failed change without a recorded fault counts as the store's.
+    """
     return [
         CHANGE_FAILED(what=change_failed_text(event["step"], event["change"], event["cause"]))
         for event in events
@@ -114,7 +117,10 @@ def unanswered(phases: Iterable[PhaseSummary]) -> int:
 
 
 def most_users(phases: Iterable[PhaseSummary]) -> int | None:
-    """Return the largest number of users or clients in a phase; None if 0, or if all loads are open or have stages."""
+    """Return the largest number of users or clients in a phase; None if 0.
+
+    Phases with an open load are left out; streams with stages count as 0.
+    """
     counts = [
         sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
         for phase in phases

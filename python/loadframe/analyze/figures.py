@@ -87,7 +87,10 @@ class Stretch:
         return self.low == self.high == 1.0
 
     def ratio(self, below: "Stretch") -> "Stretch":
-        """Return the factors for the ratio of this group's values to another group's (`below`)."""
+        """Return the factors for the ratio of this group's values to another group's (`below`).
+
+        The upper factor is infinite if the lower one of `below` is 0.
+        """
         return Stretch(self.low / below.high, self.high / below.low if below.low else math.inf)
 
     def widened(self, estimate: Estimate) -> Estimate:
@@ -102,7 +105,10 @@ EXACT = Stretch()
 
 
 def stretch_of(figures: Iterable[Figure]) -> Stretch:
-    """Return the smallest and largest factor of several figures, without unknown figures and zeros."""
+    """Return the smallest and largest factor from a measured value to the true value, over several figures.
+
+    Unknown figures and zeros are left out; both factors are 1 without any other.
+    """
     counted = [it for it in figures if it.counts and it.value]
     low = min((it.low / it.value for it in counted if it.value), default=1.0)
     return Stretch(low, max((it.high / it.value for it in counted if it.value), default=1.0))
@@ -112,7 +118,10 @@ UNKNOWN = Figure(None, -math.inf, math.inf, "unknown")
 
 
 def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALUE) -> Figure:
-    """Return a value with the bounds recorded for it; `key` names the statistic of a distribution, such as `p99`."""
+    """Return a value with the bounds recorded for it; `key` names the statistic of a distribution, such as `p99`.
+
+    Its state is `unknown`, without bounds, if `recorded` or `value` is None or the recorded state is unknown.
+    """
     if recorded is None or recorded.state == "unknown" or value is None:
         return Figure(value, -math.inf, math.inf, "unknown", recorded.reasons if recorded else ())
     if not recorded.low and not recorded.high:
@@ -201,7 +210,7 @@ class _Stamps:
         return cls(times, corrected, _Delay(overhead, unseen), requests)
 
     def least(self, key: str) -> float:
-        """Return a lower bound of a statistic of the store's times, s.
+        """Return a lower bound of a statistic of the store's times, s; `key` is `mean`, `max` or such as `p99`.
 
         Requests without timestamps may have taken no time, and so may those whose sending has none.
         """
@@ -245,7 +254,7 @@ def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[
 
 
 def _names(cause: str, phase: str) -> bool:
-    """Return whether a reason's cause names the phase, and not one whose name begins with that name."""
+    """Return whether a reason's cause has the words `phase NAME`, not followed by more of a longer name."""
     return re.search(rf"\bphase {re.escape(phase)}(?![\w-]|\.\w)", cause) is not None
 
 
@@ -275,7 +284,7 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
     """Yield the states of throughput, documents and errors.
 
     All three are unknown if a rule says so, or if nothing was due. A rate gets an upper bound if the generator may have
-    limited it.
+    limited it. `by_effect` has the codes of the rules that apply, by their effect.
     """
     phase = evidence.phase
     spoilt = by_effect.get("unknown", ())
@@ -324,7 +333,7 @@ def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
-    """Return the largest factor by which the generator's delays reduced the throughput of closed loops.
+    """Return the largest factor by which the generator's delays reduced the throughput of closed loops: 1 to infinity.
 
     `delayed`: the verdict reports delays, which may be unbounded if the generator's figures are lost.
     """
@@ -350,7 +359,8 @@ def _overhead_factor(phase: PhaseSummary) -> float:
     """Return the largest factor by which the overhead in service times reduced the throughput of closed loops.
 
     A client without the overhead o of its cycle c would complete c / (c - o) times as many requests. The service time
-    is at most c, so its mean divided by that of the corrected one is an upper bound for each operation.
+    is at most c, so its mean divided by that of the corrected one is an upper bound for each operation. The result is
+    the largest bound over the operations: 1 without kernel timestamps, infinite if requests lack them.
     """
     factors = [1.0]
     for operation in phase.operations.values():
@@ -364,7 +374,7 @@ def _overhead_factor(phase: PhaseSummary) -> float:
 
 
 def _missing_share(phase: PhaseSummary) -> float:
-    """Return the share of the measured window before the last rank began, 0 to 1; 1 if that is unknown."""
+    """Return the share of the measured window before the last rank began, 0 to 1; 1 if unknown or without a window."""
     late = max((rank.began_late for rank in phase.ranks), default=math.inf)
     return min(max(late - phase.warmup, 0.0) / phase.duration, 1.0) if phase.duration else 1.0
 
@@ -374,7 +384,7 @@ def _times(
 ) -> Iterator[RecordedFigure]:
     """Yield the states of each latency of an operation or a part of one, with bounds where a rule affects them.
 
-    Latencies that were not recorded are left out.
+    `operation` is `OPERATION` or `OPERATION.PART`. Latencies that were not recorded are left out.
     """
     phase = evidence.phase.name
     for name in _LATENCIES:
@@ -429,7 +439,10 @@ def _times(
 
 
 def _spoilt(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], latency: Latency) -> tuple[str, ...]:
-    """Return the codes of the reasons why nothing is known of a latency; empty if it has figures."""
+    """Return the codes of the reasons why nothing is known of a latency; empty if it has figures.
+
+    `by_effect` has the codes of the rules that apply, by their effect.
+    """
     spoilt = by_effect.get("unknown", ())
     if spoilt or latency.count or latency.p50 is not None or latency.p99 is not None:
         return spoilt
@@ -492,7 +505,7 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
 
 
 def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing: float, value: float) -> float:
-    """Return the lower bound of the statistic `key`, such as `p99`, given its measured `value`.
+    """Return the lower bound, s, of the statistic `key`, such as `p99`, given its measured `value`; at least 0.
 
     `measured` is the distribution that includes the `delays`; a share `missing` of the window lacked a rank.
     """
@@ -511,9 +524,9 @@ def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing:
 
 
 def _highest(key: str, measured: Distribution, missing: float, value: float) -> float:
-    """Return the upper bound of the statistic `key`, given its measured `value`; infinite if it has none.
+    """Return the upper bound, s, of the statistic `key`, given its measured `value`; infinite if it has none.
 
-    A share `missing` of the window lacked a rank; without one, the value is the bound.
+    A share `missing` of the window lacked a rank; if it is 0, `value` is the bound.
     """
     if not missing:
         return value
@@ -524,6 +537,6 @@ def _highest(key: str, measured: Distribution, missing: float, value: float) -> 
 
 
 def failed_share(operations: Sequence[OperationFigures]) -> float | None:
-    """Return the share of due requests that failed; None if no request was due."""
+    """Return the share of due requests without success, with dropped and unanswered ones; None if none was due."""
     due = sum(operation.due for operation in operations)
     return (due - sum(operation.successes for operation in operations)) / due if due else None

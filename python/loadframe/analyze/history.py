@@ -100,7 +100,10 @@ def fewest_sessions(level: float = LEVEL) -> int:
 
 
 def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[tuple[int, float]]:
-    """Return the significant splits of logs[start:end] and, recursively, of both sides: ascending, each with its p."""
+    """Return the significant splits of logs[start:end] and, recursively, of both sides: ascending, each with its p.
+
+    A split is significant if its p is below `level`. `seed` is that of the permutations.
+    """
     if end - start < 2 * _SHORTEST:
         return []
     segment = logs[start:end]
@@ -118,7 +121,8 @@ def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[
 def _statistics(series: Array) -> Array:
     """Return the share of a series' variation that lies between the two sides of a split, from 0 to 1.
 
-    `series` has one series per row. The result has one column per split, from three values on the left on.
+    `series` has one series per row, none of them constant. The result has one column per split, from three values on
+    the left to three on the right.
     """
     n = series.shape[1]
     centred = series - series.mean(axis=1, keepdims=True)
@@ -142,7 +146,8 @@ def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float
 def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
     """Return the p-value of a statistic: the share of permuted AR(1) series without a change that reach it.
 
-    `logs` are logarithms in order, `rho` is their autocorrelation. More draws are made for a smaller `level`.
+    `logs` are logarithms in order, `rho` is their autocorrelation. More draws are made for a smaller `level`; `seed` is
+    that of the draws.
     """
     innovations = logs - logs.mean()
     innovations[1:] -= rho * (logs[:-1] - logs.mean())
@@ -249,8 +254,9 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
     """Return the history's runs since the last change of each series that `new` continues, and warnings.
 
     A series has one workload, store and treatment. Runs of other workloads and stores than `new` are left out; BadInput
-    if no other run exists, or if `new` mixes stores. There is no warning about a change that a user accepted in the
-    history's folder. Sessions with an unknown start count as one that precedes all others.
+    if none is left, or if `new` mixes stores. `kinds` are the kinds of measures to search. There is no warning about a
+    change that a user accepted in the history's folder. Sessions with an unknown start count as one that precedes all
+    others.
     """
     history, findings = _continued(history, new)
     runs = history.usable
@@ -300,8 +306,7 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
 def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
     """Return a history without copies of new runs, and each of its runs once; with a warning if it had copies.
 
-    An earlier gate may have recorded the new runs there.
-    BadInput if nothing is left.
+    An earlier gate may have recorded the new runs there. BadInput if nothing is left.
     """
     known = {identity for run in new.runs if (identity := _identity(run)) is not None}
     kept = []
@@ -400,7 +405,8 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    Series of maxima have only runs of a similar length: as most runs in `like`, else as the newest run.
+    A session's value is the median of its runs. Series of maxima have only runs of a similar length: as most runs in
+    `like`, else as the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):
@@ -422,7 +428,10 @@ def series_of(
 
 
 def _unfit(measure: Measure, run: RecordedRun, length: RecordedRun | None = None) -> str:
-    """Return why a series of logarithms lacks a run; empty if it has it. Maxima must be of a length as of `length`."""
+    """Return why a series of logarithms lacks a run; empty if it has it.
+
+    Maxima must be of a similar length as `length`, a run; None skips this check.
+    """
     value = measure.of(run)
     if value is None:
         return NO_FIGURE

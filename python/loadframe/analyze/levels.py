@@ -37,7 +37,8 @@ class NumericLevels:
 def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> NumericLevels | None:
     """Return levels as ascending numbers, with their unit and the spacing of their axis.
 
-    None if they are not numeric, or fewer than two are distinct. `spacing` overrides the default.
+    None if they are not numeric, or fewer than two are distinct. `spacing` overrides the default. The unit is as
+    written and empty for plain numbers; durations and sizes in several units become `s` or `B`.
     """
     known = _numbers(levels)
     if known is None or len(set(known[0])) < 2:
@@ -48,7 +49,10 @@ def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> Num
 
 
 def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
-    """Return levels as numbers with their unit; None if one is other text, or the units cannot be combined."""
+    """Return levels as numbers, in the same order, with their unit; None if one is other text or units do not combine.
+
+    The unit is as written and empty for plain numbers; durations and sizes in several units become `s` or `B`.
+    """
     if all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels):
         return [float(level) for level in levels], ""
     # A number without a unit may stand beside others with one: 0, 20ms.
@@ -68,7 +72,11 @@ def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
 
 
 def _spacing(ascending: Sequence[float]) -> Spacing:
-    """Return the spacing with more even gaps: linear for the values, log for their logarithms."""
+    """Return the spacing with more even gaps: linear for the values, log for their logarithms.
+
+    Always linear if the lowest value is not above 0 or the highest is less than eight times the lowest. The values must
+    be distinct.
+    """
     if ascending[0] <= 0 or ascending[-1] < _WIDE * ascending[0]:
         return "linear"
     logs = [math.log(value) for value in ascending]

@@ -54,7 +54,7 @@ _LEAST_INDEPENDENT = 10
 
 
 def mean_arrivals(needed: int) -> float:
-    """Return the mean of a number of Poisson arrivals that is at least `needed`, but for four standard deviations.
+    """Return the mean of a Poisson number of arrivals that is four standard deviations above `needed`.
 
     It solves mean - 4 sqrt(mean) = needed: with a mean of `needed` itself, half of the runs would have too few.
     """
@@ -99,7 +99,10 @@ class Percentile:
 
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
-    """Return the percentiles of response times by phase, operation and name; no names without successes."""
+    """Return the percentiles of response times by phase, operation and name (`p50` to `p999`).
+
+    All phases are included; an operation without successes has no percentiles.
+    """
     phases: dict[str, dict[str, dict[str, Percentile]]] = {}
     known = set(run.histograms.tags())
     for phase in run.summary.phases:
@@ -140,9 +143,9 @@ def ranks(
 
 
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
-    """Return whether the run has too few seconds, or its slow requests change too slowly from second to second.
+    """Return whether the run has fewer than 5 seconds, or its slow requests change too slowly from second to second.
 
-    `counts` are the requests of each second; `slow` has those above each percentile.
+    `counts` are the requests of each second; `slow` has, for each percentile, those of each second above it.
     """
     if len(counts) < _LEAST_SECONDS:
         return True
@@ -152,7 +155,11 @@ def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
 
 
 def _worth(slow: Array, counts: Array, quantile: float, outside: float, batches: int) -> float:
-    """Return the effective number of independent requests; the parameters are those of `ranks`."""
+    """Return the effective number of independent requests, at most their total.
+
+    `counts` are the requests of each second, at least two, and `slow` those among them above the `quantile` of all.
+    `outside` is the probability beyond each end of the interval, `batches` the number of stretches that are compared.
+    """
     total, seconds = float(counts.sum()), len(counts)
     share = float(slow.sum()) / total
     rest = slow - share * counts
@@ -172,7 +179,8 @@ def _worth(slow: Array, counts: Array, quantile: float, outside: float, batches:
 def _worth_by(spread: float, freedom: float, total: float, quantile: float, outside: float) -> float:
     """Return the effective number of requests from `spread`, the variance of the number of slow ones.
 
-    `freedom` are the degrees of freedom of that variance, `total` is the number of requests.
+    `freedom` are the degrees of freedom of that variance, `total` is the number of requests, returned if `spread` is 0.
+    Requests above `quantile` are slow. `outside` is the probability beyond each end of the interval.
     """
     # Correct for the degrees of freedom of the variance.
     widened = float(special.ndtri(outside) / special.stdtrit(freedom, outside)) ** 2
@@ -180,7 +188,7 @@ def _worth_by(spread: float, freedom: float, total: float, quantile: float, outs
 
 
 def batches_of(seconds: int, outside: float) -> int:
-    """Return the number of stretches of a run of `seconds` s to compare; more for an `outside` below 0.025."""
+    """Return the number of stretches of a run of `seconds` s to compare: 8, or up to 32 if `outside` is below 0.025."""
     return _BATCHES if outside >= OUTSIDE else max(min(seconds // _STRETCH, _MOST_BATCHES), _BATCHES)
 
 
@@ -189,7 +197,8 @@ def percentiles_of_window(
 ) -> dict[str, Percentile]:
     """Return the percentiles of a measured window of `duration` s by name; empty without requests.
 
-    `tag` names the histograms. `outside` is the probability beyond each end of an interval.
+    `tag` names the histograms of one operation, such as `PHASE/OPERATION/response`. `outside` is the probability beyond
+    each end of an interval.
     """
     total = histograms.total(tag)
     if not total.count:
@@ -318,13 +327,16 @@ def check_bounds(bounds: Sequence[float]) -> tuple[float, ...]:
 
 
 def band_names(bounds: Sequence[float]) -> list[str]:
-    """Return the buckets in words: `up to 100 ms`, `100 ms to 1 s`, `above 1 s`."""
+    """Return the buckets of at least one bound (s) in words: `up to 100 ms`, `100 ms to 1 s`, `above 1 s`."""
     words = [format_duration(bound) for bound in bounds]
     return [f"up to {words[0]}", *(f"{low} to {high}" for low, high in pairwise(words)), f"above {words[-1]}"]
 
 
 def bands_of(run: Run, bounds: Sequence[float]) -> dict[str, dict[str, Bands]]:
-    """Return the latency buckets of the measured windows by phase and operation."""
+    """Return the latency buckets of the measured windows of all phases, by phase and operation.
+
+    `bounds` (s) must be ascending, which is not checked here; see `check_bounds`.
+    """
     known = set(run.histograms.tags())
     return {
         phase.name: {
@@ -343,7 +355,8 @@ def bands_of(run: Run, bounds: Sequence[float]) -> dict[str, dict[str, Bands]]:
 def bands_at(folder: RecordedExperiment, bounds: Sequence[float]) -> list[BandsAt]:
     """Return the latency buckets of the measured phases, over the included runs of each treatment.
 
-    Runs without requests of an operation are omitted from its row.
+    `bounds` are in s and ascending. Runs without requests of an operation are omitted from its row. Rows are ordered by
+    phase, then treatment.
     """
     measured = folder.description["measure"]
     rows: dict[str, list[BandsAt]] = {phase: [] for phase in measured}

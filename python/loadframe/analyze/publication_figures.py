@@ -36,7 +36,7 @@ class Spread:
     deviation: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the distribution for JSON."""
+        """Return the fields for JSON, rates in 1/s; the result is the object's own dict, so it must not be changed."""
         return vars(self)
 
 

@@ -137,7 +137,7 @@ class MeasuredBeside:
     change_place: Place | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counterpart for JSON."""
+        """Return the counterpart for JSON; a missing change or place (`quartiles`, `change_quartiles`) is null."""
         return {
             "phase": self.phase,
             "others": dict(self.others),
@@ -236,7 +236,10 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
 
 
 def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
-    """Yield the measured capacity beside a published one, for each combination of the other factors."""
+    """Yield the measured capacity beside a published one, for each combination of the other factors.
+
+    Capacities that are unknown or only bounded above are left out.
+    """
     known = [it for it in capacities_in(folder).capacities if it.rate and it.kind is not Kind.UPPER_BOUND]
     capacities = {id(it.treatment): it for it in known}
     groups = [
@@ -263,7 +266,10 @@ def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator
 
 
 def _capacity_change(chosen: Capacity, base: Capacity) -> Estimate | None:
-    """Return the ratio of two capacities minus 1; None if one is only bounded."""
+    """Return the ratio of two capacities, `chosen` by `base`, minus 1; None if one is only bounded.
+
+    It is 0 with the interval 0 to 0 if both are the same object.
+    """
     if chosen is base:
         return Estimate(0.0, 0.0, 0.0)
     if not chosen.rate or not base.rate or {chosen.kind, base.kind} != {Kind.BRACKETED}:
@@ -281,7 +287,7 @@ def _capacity_change(chosen: Capacity, base: Capacity) -> Estimate | None:
 
 
 def _at(run: RecordedRun, treatment: Mapping[str, Any]) -> bool:
-    """Return whether a run has a treatment's levels, and its event if runs with and without it exist."""
+    """Return whether a run has a treatment's levels (without `event`) and is not a run without the event."""
     levels = {name: level for name, level in run.treatment.items() if name != "event"}
     return levels == treatment and run.treatment.get("event") is not False
 
@@ -297,7 +303,10 @@ class _Group:
 
 
 def _by_others(groups: Sequence[_Group], named: Set[str]) -> Mapping[str, list[_Group]]:
-    """Return levels, as JSON, -> groups with these levels of the factors not in `named`; loads are left out, too."""
+    """Return levels, as JSON, -> groups with these levels of the factors not in `named`.
+
+    The factors `clients` and `ranks_per_node` are left out, too.
+    """
     places: dict[str, list[_Group]] = defaultdict(list)
     for group in groups:
         # A load that the publication does not name is chosen separately for each size.
@@ -370,7 +379,10 @@ def _same(known: Any, level: Any) -> bool:
 
 
 def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
-    """Return the ratio of two groups' means minus 1, with its interval; None if a mean is not above 0."""
+    """Return the ratio of two groups' means, `chosen` by `base`, minus 1; None if a mean is not above 0.
+
+    `noise` gives the interval.
+    """
     if fmean(base.values) <= 0 or fmean(chosen.values) <= 0:
         return None
     ratio = Estimate(1.0, 1.0, 1.0) if chosen is base else noise.ratio(chosen.values, base.values)

@@ -38,8 +38,8 @@ EVENTS = Rate("documents", "events/s", "events", "documents")
 
 
 def rate_of(description: Mapping[str, Any]) -> Rate:
-    """Return the rate in documents/s or requests/s that an experiment's `objective` names; by default requests/s.
+    """Return the rate in documents/s or requests/s that an experiment's `objective` names.
 
-    `description`: the content of experiment.json.
+    Requests/s without an objective and for any other name. `description`: the content of experiment.json.
     """
     return RATES.get(description.get("objective") or "", THROUGHPUT)

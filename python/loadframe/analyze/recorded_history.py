@@ -125,7 +125,10 @@ class Point:
         return name in {self.folder, *(run.id for run in self.runs)} - {""}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the point for JSON."""
+        """Return the point for JSON: names of runs, outcome and failed checks of the gate, acceptance and references.
+
+        Commit, gate and acceptance are null if there are none.
+        """
         return {
             "point": self.number,
             "label": self.label,
@@ -161,7 +164,10 @@ class Change:
         return (self.step.change > 0) == (self.measure.better == "lower")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the change for JSON."""
+        """Return measure, treatment, point, levels before and after, relative change and p for JSON.
+
+        `accepted` is the reason of the acceptance, or null.
+        """
         return {
             **self.measure.as_dict(),
             "title": self.title,
@@ -190,7 +196,7 @@ class Line:
     changes: tuple[Change, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line for JSON."""
+        """Return measure, title, treatment and the value at each point (by its number) for JSON, without changes."""
         values = [
             {"point": point.number, "value": value} for point, value in zip(self.points, self.values, strict=True)
         ]
@@ -217,7 +223,7 @@ class History:
         return sorted((change for line in self.lines for change in line.changes), key=lambda it: -it.point.number)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the history for JSON."""
+        """Return points, lines (`series`), changes (the newest first), skipped records and warnings for JSON."""
         return {
             "folder": str(self.folder),
             "needed": self.needed,
@@ -407,7 +413,10 @@ def _left_out(points: Sequence[Point], series: Sequence[_Titled]) -> list[Findin
 
 
 def _titles(examples: Sequence[RecordedRun]) -> list[str]:
-    """Return a title for each group of runs: workload, store and treatment, without the parts that all share."""
+    """Return a title for each group of runs, given an example of each.
+
+    It has workload, store and treatment, without the parts that all share.
+    """
     names = short_names(dict.fromkeys(name for run in examples for name in run.treatment))
     parts = [
         (run.manifest.workload.name or "", run.manifest.store.kind or "",

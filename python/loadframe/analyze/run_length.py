@@ -72,7 +72,10 @@ def _filled(values: Array) -> Array:
 
 
 def looks(shortest: float, longest: float) -> tuple[int, ...]:
-    """Return the window lengths, in whole s, at which the precision is judged; the last one is the longest window."""
+    """Return the window lengths, in whole s, at which the precision is judged; the last one is the longest window.
+
+    Each is about 1.5 times the one before. A `longest` of at most `shortest` gives `shortest` alone, rounded up.
+    """
     times = [math.ceil(shortest)]
     while times[-1] * _GROWTH < longest:
         times.append(math.ceil(times[-1] * _GROWTH))
@@ -87,8 +90,8 @@ def outside_of(count: int) -> float:
 def mean_interval_of_series(values: Array, outside: float = OUTSIDE) -> Estimate:
     """Return the mean of successive seconds with its interval.
 
-    The interval is unbounded if the seconds are few or change too slowly. `outside` is the probability beyond each of
-    its ends.
+    The interval is unbounded for fewer than 5 seconds or fewer than 10 effectively independent ones; it has no width if
+    all values are equal. `outside` is the probability beyond each of its ends.
     """
     seconds, mean = len(values), float(values.mean())
     rest = values - mean

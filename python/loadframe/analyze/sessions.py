@@ -100,7 +100,10 @@ def _command(run: RecordedRun) -> Hashable:
 
 
 def _sittings(runs: Sequence[RecordedRun]) -> list[int | None]:
-    """Return the number of each run's sitting, counted by time from 0; None if its start is unknown."""
+    """Return the number of each run's sitting, counted by time from 0; None if its start is unknown.
+
+    A sitting has the runs of one machine without a pause above an hour, and all runs of a command on that machine.
+    """
     spans = [(_start(run), index) for index, run in enumerate(runs)]
     known = sorted((start, index) for start, index in spans if start is not None)
     numbers: list[int | None] = [None] * len(runs)
@@ -191,7 +194,8 @@ def speed_share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float 
     """Return the share of the variance between repetitions that the machine's pace explains, or None with too few runs.
 
     Each point is a treatment, a run and its value. The share is the squared correlation of the logarithms, each minus
-    the mean of its treatment; 0 if faster results coincide with a slower machine.
+    the mean of its treatment; 0 if faster results coincide with a slower machine. Values of 0 or less and runs without
+    a reference time are left out; None below 10 degrees of freedom.
     """
     rows = defaultdict(list)
     for treatment, run, value in points:

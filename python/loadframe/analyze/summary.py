@@ -118,15 +118,15 @@ _MACHINE, _NODE = "machine:", "node:"
 
 
 def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> dict[str, float]:
-    """Return how long each machine was silent between two instants, in s; instants are s since the run began.
+    """Return how long each machine was silent between the instants `begin` and `end`, in s.
 
-    Machines that always answered are omitted. `events` must be in time order.
+    Instants are s since the run began. Machines that always answered are omitted. `events` must be in time order.
     """
     since: dict[str, float] = {}
     silent: dict[str, float] = {}
 
     def count(machine: str, until: float) -> None:
-        """Add the time from the gap of a machine to `until`, within the two instants, to `silent`."""
+        """Add the time from the gap of a machine to `until`, within the two instants, to `silent`; forget the gap."""
         seconds = min(until, end) - max(since.pop(machine), begin)
         if seconds > 0:
             silent[machine] = silent.get(machine, 0.0) + seconds
@@ -246,7 +246,7 @@ def _before_loss(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> bo
 
 
 def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:
-    """Return the successes in each whole second of the measured window, over all operations.
+    """Return the successes in each whole second of the measured window, summed over `rows` of the series.
 
     A success counts in the second of its response, not of its scheduled time.
     """
@@ -297,9 +297,10 @@ def _phase(
 
 
 def _backlog(outcome: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """Return the number and age of requests of the warm-up that were unanswered at its end; empty without a warm-up.
+    """Return the number (`backlog`) and age (`backlog_age`, s) of requests that were unanswered when the warm-up ended.
 
-    If the warm-up ended within a second, these are the requests left at the end of that second.
+    The age is that of the oldest; None without rows. If the warm-up ended within a second, these are the requests left
+    at the end of that second. Empty without a warm-up.
     """
     if not outcome["warmup"]:
         return {}
@@ -321,7 +322,7 @@ def _stream(stream: Mapping[str, Any]) -> StreamSummary:
 
 
 def first_failure(rows: pa.Table) -> float | None:
-    """Return the first second of a phase in which a request failed; None if all succeeded."""
+    """Return the first second, since the phase began, in which a request failed; None if all succeeded."""
     failed = [pc.greater(pc.fill_null(rows[f"error_{error.name}"], 0), 0) for error in ERROR_CLASSES]
     seconds = rows.filter(functools.reduce(pc.or_, failed))["second"]
     return float(pc.min(seconds).as_py()) if len(seconds) else None
@@ -370,7 +371,7 @@ def _was_full(counts: Mapping[str, Any]) -> bool | None:
 
 
 def _clock(outcome: dict[str, Any]) -> Clock | None:
-    """Return the drift of the wall clock during a phase; None if the phase did not end."""
+    """Return the wall clock's start of a phase, its uncertainty and its drift; None if the phase did not end."""
     clock = outcome.get("clock")
     return Clock(outcome["started"], clock["uncertainty"], clock["drift"]) if clock else None
 
@@ -433,13 +434,13 @@ def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
 
 
 def _printable(text: str) -> str:
-    """Return a store's text without secrets and control characters, cut to a length that reports can show."""
+    """Return a store's text without secrets and control characters, cut to 300 characters."""
     words = "".join(c if c.isprintable() else " " for c in plain(without_compressed(text)))
     return words if len(words) <= _MESSAGE_LENGTH else f"{words[: _MESSAGE_LENGTH - 3]}..."
 
 
 def _recall(entries: Sequence[dict[str, Any]]) -> float | None:
-    """Return the recall over all streams: the share of relevant documents found; None if it is not asserted."""
+    """Return the recall over all streams: the share of relevant documents found, 0 to 1; None if it is not asserted."""
     counts = [entry["recall"] for entry in entries if entry.get("recall")]
     relevant = sum(count["relevant"] for count in counts)
     return sum(count["found"] for count in counts) / relevant if relevant else None

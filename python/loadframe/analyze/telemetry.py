@@ -121,7 +121,7 @@ class ProcessesOf:
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
     """Return the samples of a metric in the measured window, from all sources whose name begins with `source`.
 
-    Nodes without data, such as routers, are left out.
+    Nodes without data, such as routers, are left out. Empty if the run did not reach the phase.
     """
     return [value for values in by_source(run, phase, source, metric).values() for value in values]
 
@@ -129,7 +129,8 @@ def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[floa
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
     """Return the samples of a metric in the measured window by source, for names that begin with `source`.
 
-    Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
+    Samples are in order of time. Nodes without data, such as routers and configuration servers, are omitted: they would
+    distort means over nodes. Empty if the run did not reach the phase.
     """
     entry = run.phase(phase)
     values: dict[str, list[float]] = defaultdict(list)
@@ -149,7 +150,8 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
 def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:
     """Return a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
 
-    Only for stores whose statistics have the time since the start.
+    A fresh node had run for under 300 s when the window of a phase began, and the oldest for longer and over three
+    times as long. Only for stores whose statistics have the time since the start.
     """
     mixed = []
     for run in runs:
@@ -262,9 +264,10 @@ def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
 
 
 def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, CpuUse]:
-    """Return the CPU use of each process in the measured window.
+    """Return the CPU use of each process in the measured window, ordered by name and number.
 
-    Processes without a sample in the window are left out. The cost per request needs samples without a gap.
+    `spans` has the polled intervals of each process (start, end, cores), s since the run began. Processes without a
+    sample in the window are left out. The cost per request needs samples without a gap.
     """
     begin, end = phase.begin, phase.begin + phase.duration
     answered = sum(operation.successes for operation in phase.single.values())
@@ -292,7 +295,10 @@ def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:
 
 
 def _together(used: Iterable[CpuUse], duration: float) -> CpuUse:
-    """Return the summed CPU use of processes in a window of `duration` s; `used` must not be empty."""
+    """Return the summed CPU use of processes in a window of `duration` s; `used` must not be empty.
+
+    A process that was not polled for the whole window counts for its part of it.
+    """
     parts = tuple(used)
     costs = [part.per_request for part in parts if part.per_request is not None]
     return CpuUse(

@@ -46,10 +46,10 @@ def fetch(
 ) -> Path:
     """Download a file into the folder, unless it is there, and return its path.
 
-    Waits if another process downloads it. `checksum` is its SHA-256 or SHA-512, distinguished by length. `report` gets
-    lines on the progress if standard error is not a terminal. Missing if the server does not have the file; BadInput,
-    with the remedy `otherwise`, if the download fails. Received data are kept, and the next call resumes.
-    LoadframeError if the checksum differs; the received data are then deleted.
+    Waits if another process downloads it. `checksum` is its SHA-256 or SHA-512, distinguished by length; a present file
+    is not verified. `report` gets lines on the progress if standard error is not a terminal. Missing if the server does
+    not have the file; BadInput, with the remedy `otherwise`, if the download fails. Received data are kept, and the
+    next call resumes. LoadframeError if the checksum differs; the received data are then deleted.
     """
     target = place(url, folder, checksum)
     if target.exists():
@@ -68,7 +68,8 @@ def fetch(
 def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: str) -> None:
     """Download a URL into the file `partial`, with up to three attempts; BadInput or Missing if the download fails.
 
-    Only temporary errors are tried again. `report` gets a line for each; `otherwise` is part of the error's remedy.
+    Only temporary errors are tried again, after 1 and 2 s. `report` gets a line for each; `otherwise` is part of the
+    error's remedy.
     """
     import httpx
 
@@ -91,6 +92,7 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
     """Download the rest of the partial file; the whole file if it has changed or the server does not support ranges.
 
     If the file became shorter, deletes the partial file and raises RemoteProtocolError, so that the caller tries again.
+    Other HTTPErrors for failed requests; BadInput if the disk lacks space or the cache cannot be written.
     """
     import httpx
 
@@ -139,7 +141,7 @@ def _version(answer: "httpx.Response") -> str:
 
 
 def _verify(url: str, partial: Path, checksum: str | None) -> None:
-    """Delete a partial file with another checksum and raise LoadframeError; do nothing if `checksum` is None."""
+    """Delete a partial file with another SHA-256 or, by its length, SHA-512 and raise LoadframeError; ignore None."""
     if checksum is None:
         return
     with partial.open("rb") as file:

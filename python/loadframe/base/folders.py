@@ -31,10 +31,10 @@ def state() -> Path:
 
 
 def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
-    """Return the folder in the environment variable `ours`; without it, a folder `loadframe`.
+    """Return the folder in the environment variable `ours`, as absolute path; without it, a folder `loadframe`.
 
     That folder is in `as_root` for root, otherwise in the folder of the variable `standard`, or in `in_home` (in the
-    home).
+    home). Creates nothing.
     """
     if os.environ.get(ours):
         return Path(os.environ[ours]).absolute()
@@ -47,7 +47,7 @@ def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
 def make(folder: Path) -> Path:
     """Create a folder with its parents, and return it; BadInput if that fails.
 
-    New state folders are accessible only to their owner, others are readable for all users.
+    New state folders get the mode 0700 (0711 as root), other new folders 0755. Existing folders stay unchanged.
     """
     try:
         for missing in [path for path in reversed((folder, *folder.parents)) if not path.exists()]:
@@ -65,7 +65,10 @@ def make(folder: Path) -> Path:
 
 
 def shut(folder: Path) -> None:
-    """Remove the access of other users to a state folder of this user; older versions created open folders."""
+    """Set the mode of a folder of this user to 0700 (0711 as root) if it allows others more; older versions did.
+
+    Another user's folder stays unchanged. FileNotFoundError if it is missing.
+    """
     status = folder.stat()
     if status.st_uid == os.geteuid() and status.st_mode & 0o077 & ~_mode_of_state():
         folder.chmod(_mode_of_state())
@@ -77,7 +80,7 @@ def _of_state(path: Path) -> bool:
 
 
 def _mode_of_state() -> int:
-    """Return the mode of state folders.
+    """Return the mode of state folders: 0700, or 0711 as root.
 
     As root, servers run as another user, who must be able to enter the folders above a node's folder, not list them.
     """
@@ -90,9 +93,9 @@ def ours_alone(path: str, flags: int) -> int:
 
 
 def open_to_all(folder: Path) -> None:
-    """Make a folder's tree readable for all users, and executable where its owner may execute.
+    """Make a folder and its tree readable for all users, and executable where its owner may execute.
 
-    As root, servers run as another user.
+    As root, servers run as another user. Skips links, devices and FIFOs; raises as `nofollow.folder` and `open_entry`.
     """
     with nofollow.folder(folder) as top:
         os.fchmod(top, _opened(os.fstat(top).st_mode))
@@ -123,7 +126,10 @@ def require_reachable(folder: Path, user: int | None) -> None:
 
 
 def reachable(path: Path, user: int) -> bool:
-    """Return whether a user id, without group rights, may enter the folder and its parents."""
+    """Return whether a user id may enter the folder and all its parents, by their execute permissions.
+
+    Group permissions and the rights of root are ignored. FileNotFoundError if the folder is missing.
+    """
     for folder in (path, *path.parents):
         status = folder.stat()
         if not status.st_mode & (0o100 if status.st_uid == user else 0o001):
@@ -144,7 +150,7 @@ def require_utf8(path: Path) -> None:
 
 
 def require_room(folder: Path, size: int, purpose: str) -> None:
-    """Raise BadInput unless the folder's file system has `size` bytes free, plus 5 %; `purpose` is for the message."""
+    """Raise BadInput unless the folder's file system has 1.05 times `size` bytes free; `purpose` is for the message."""
     free = shutil.disk_usage(folder).free
     if free < size * 1.05:
         raise BadInput(
@@ -176,7 +182,7 @@ def writing(what: str, target: Path) -> Iterator[None]:
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock on a file during the block; creates the file if it is missing.
 
-    Calls `waiting` once before it waits for another process, for as long as that holds the lock.
+    If another process holds the lock, calls `waiting` once and then waits, without a timeout.
     """
     with open(path, "a", opener=ours_alone if _of_state(path) else None) as handle:
         try:
@@ -188,6 +194,6 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def ends_mid_line(descriptor: int) -> bool:
-    """Return whether the last line of an open file lacks its end, as after a crash or on a full disk."""
+    """Return whether the last line of an open file lacks its newline, as after a crash; False for an empty file."""
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

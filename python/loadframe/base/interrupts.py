@@ -31,13 +31,13 @@ def pending() -> bool:
 
 
 def answer() -> None:
-    """Clear the pending interrupt, for a caller that handles it without ending the command."""
+    """Clear a pending interrupt, for a caller that handles it without ending the command."""
     global _asked  # noqa: PLW0603 - the handler of a signal has no other place to write to
     _asked = False
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if an interrupt is pending, even if its exception was lost."""
+    """Raise KeyboardInterrupt if an interrupt is pending, even if its exception was lost; it stays pending."""
     if _asked:
         raise KeyboardInterrupt
 
@@ -46,8 +46,8 @@ def check() -> None:
 def deferred() -> Iterator[None]:
     """Defer interrupts to the end of the outermost `deferred` block, which then raises KeyboardInterrupt for them.
 
-    Use it for work of some seconds, or work that checks `pending`. It has no effect outside the main thread, or if the
-    process ignores interrupts.
+    Use it for work of some seconds, or work that checks `pending`. The interrupt stays pending after `listen`, and is
+    cleared without it. No effect outside the main thread, or if the process ignores all `SIGNALS`.
     """
     global _depth  # noqa: PLW0603
     before = {number: handler for number in SIGNALS if callable(handler := signal.getsignal(number))}
@@ -72,13 +72,16 @@ def deferred() -> Iterator[None]:
 
 
 def listen() -> None:
-    """Clear the pending interrupt, and record and raise interrupts from now on; call in the main thread."""
+    """Clear a pending interrupt, and record and raise interrupts from now on; call in the main thread.
+
+    Signals that the process ignores stay ignored.
+    """
     answer()
     _handle(_raise)
 
 
 def close() -> None:
-    """Only record interrupts from now on, for the end of the command."""
+    """Only record interrupts from now on, without raising them, for the end of the command; call in the main thread."""
     _handle(_record)
 
 
@@ -106,7 +109,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def fulfil(future: "Future[T]", work: Callable[[], T]) -> None:
-    """Call the function, and give its result or its exception to the future."""
+    """Call `work` in this thread, and give its result or its exception to `future`; raise nothing."""
     try:
         future.set_result(work())
     except BaseException as error:
@@ -114,16 +117,16 @@ def fulfil(future: "Future[T]", work: Callable[[], T]) -> None:
 
 
 def background(work: Callable[[], T]) -> "Future[T]":
-    """Call the function in a daemon thread; return the future of its result."""
+    """Start a daemon thread that calls `work`; return the future of its result or exception, without waiting."""
     future: Future[T] = Future()
     threading.Thread(target=fulfil, args=(future, work), name="background", daemon=True).start()
     return future
 
 
 def interruptible(work: Callable[[], T]) -> T:
-    """Call the function and return its result or raise its exception; KeyboardInterrupt when an interrupt arrives.
+    """Call `work` and return its result or raise its exception; KeyboardInterrupt within 0.1 s of an interrupt.
 
-    The function is called in another thread, with the CPU affinity of this one. Its result after an interrupt is
+    `work` runs in another thread, with the CPU affinity of this one. After an interrupt it runs on, and its result is
     discarded.
     """
     future = background(work)

@@ -30,7 +30,10 @@ def disk_reference(folder: Path) -> float:
 
 
 def network_reference() -> float:
-    """Measure the speed of one TCP connection over loopback, B/s: 64 MiB. OSError if it cannot."""
+    """Measure the speed of one TCP connection over loopback, B/s: 64 MiB. Blocks for the transfer.
+
+    OSError if it fails, or if a socket waits for more than 30 s.
+    """
     data = bytes(_BLOCK)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(_TIMEOUT)
@@ -87,7 +90,8 @@ def _piece(data: bytes) -> float:
 def on(cores: Collection[int] | None) -> Iterator[None]:
     """Run this thread, in the block, and threads that it starts there on these cores; without cores, change nothing.
 
-    Threads that were started inside keep their cores.
+    Afterwards this thread has its old cores again; threads that were started inside keep theirs. OSError if this
+    process may use none of the cores.
     """
     before = os.sched_getaffinity(0)
     if cores:

@@ -48,7 +48,8 @@ class Owner:
 def folder(path: Path) -> Iterator[int]:
     """Open a folder and yield its descriptor; FileNotFoundError if it is missing.
 
-    Links on the way are followed only in folders that no other user can write. BadInput otherwise.
+    Links on the way are followed only if root or this user must have created them. BadInput for other links, and for
+    a part that is not a folder. The descriptor is closed at the end of the block.
     """
     descriptor = os.open("/", _ENTER)
     try:
@@ -163,7 +164,7 @@ def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0
 
 
 def _require_regular(descriptor: int, status: os.stat_result, place: Path) -> None:
-    """Refuse anything but a regular file, and hard links to a file of another user than the folder's.
+    """Raise BadInput unless it is a regular file, and for a hard link to a file of another user than the folder's.
 
     `descriptor` is the folder's, `status` and `place` are the file's.
     """
@@ -174,7 +175,7 @@ def _require_regular(descriptor: int, status: os.stat_result, place: Path) -> No
 
 @contextlib.contextmanager
 def reading(root: Path, name: str) -> Iterator[BufferedReader]:
-    """Open a file below a folder for reading; FileNotFoundError if it is missing, BadInput as `open_file`."""
+    """Open a file below a folder to read bytes; FileNotFoundError if missing, BadInput as `open_file` and `below`."""
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
         opened = open_file(above, path.name, os.O_RDONLY, root / name)
@@ -184,7 +185,7 @@ def reading(root: Path, name: str) -> Iterator[BufferedReader]:
 
 @contextlib.contextmanager
 def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
-    """Open a file in a folder for appending; a missing one is created with mode 0600. BadInput as `open_file`."""
+    """Open a file directly in a folder to append bytes; creates it with mode 0600. BadInput as `open_file`."""
     with folder(root) as top:
         opened = open_file(top, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, root / name)
     with os.fdopen(opened, "ab") as file:
@@ -192,7 +193,10 @@ def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
 
 
 def read_text(root: Path, name: str) -> str | None:
-    """Return the text of a file below a folder; None if it is missing, BadInput as `open_file` or above 16 MiB."""
+    """Return the text of a file below a folder; None if it is missing, BadInput as `reading` or above 16 MiB.
+
+    Bytes that are not UTF-8 are replaced.
+    """
     try:
         with reading(root, name) as file:
             content = file.read(_MOST + 1)
@@ -208,7 +212,8 @@ def write_text(
 ) -> None:
     """Replace a file, link or FIFO below a folder atomically by a file with this text; BadInput for a folder.
 
-    The new file is this user's unless `owner` is given. With `durable`, it is complete even after a loss of power.
+    The new file gets `mode`, and is this user's unless `owner` is given. FileNotFoundError if its folder is missing.
+    With `durable`, it is complete even after a loss of power.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
@@ -216,9 +221,10 @@ def write_text(
 
 
 def rewrite_text(root: Path, name: str, text: str) -> None:
-    """Replace a file below a folder as `write_text`, with the mode and the owner of the old file.
+    """Replace a file below a folder as `write_text`, with the mode and, as root, the owner of the old file.
 
-    A new file, and one in place of something else, gets the mode 0600 and the owner of its folder.
+    A new file, and one instead of a link, a FIFO or a file with several hard links, gets the mode 0600 and, as root,
+    the owner of its folder.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
@@ -243,7 +249,8 @@ def _replace(
 ) -> None:
     """Write a draft file in the folder of `descriptor` and rename it to `name`, which replaces a file, link or FIFO.
 
-    BadInput if `name` is a folder; `place` is its path, for messages. With `durable`, the content is on disk before.
+    It gets `mode` and, if given, `owner`. BadInput if `name` is a folder; `place` is its path, for messages. With
+    `durable`, the content is on disk before the renaming.
     """
     draft = f".{name}.{token_hex(4)}"
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=descriptor)
@@ -267,13 +274,16 @@ def _replace(
 
 @contextlib.contextmanager
 def making(root: Path, name: str, mode: int = 0o700) -> Iterator[int]:
-    """Open a folder below a folder, and yield its descriptor; missing folders on the way are created with the mode."""
+    """Open the folder `name` below `root`, and yield its descriptor; missing folders below `root` get the mode."""
     with folder(root) as top, below(top, PurePosixPath(name), make=mode, where=root) as made:
         yield made
 
 
 def append(root: Path, name: str, content: bytes, zeros: int = 0) -> None:
-    """Add bytes and then a hole of `zeros` bytes to a file below a folder, made with its folders if missing."""
+    """Append bytes, and then a hole of `zeros` bytes, to a file below a folder; BadInput as `open_file`.
+
+    A missing file gets the mode 0600, missing folders 0700.
+    """
     path = PurePosixPath(name)
     with making(root, str(path.parent)) as above:
         opened = open_file(above, path.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, root / name)
@@ -284,7 +294,7 @@ def append(root: Path, name: str, content: bytes, zeros: int = 0) -> None:
 
 
 def unlink(root: Path, name: str) -> None:
-    """Remove a file below a folder, if it exists."""
+    """Remove a file or link below a folder, if it exists; OSError for a folder, BadInput as `folder` and `below`."""
     path = PurePosixPath(name)
     with contextlib.suppress(FileNotFoundError), folder(root) as top, below(top, path.parent, where=root) as above:
         os.unlink(path.name, dir_fd=above)
@@ -332,7 +342,7 @@ def walk(descriptor: int, above: str = "") -> Iterator[TreeEntry]:
     """Yield the entries of a tree, each folder before its content, in the order of names.
 
     `descriptor` is the top folder's; `above` is put before the paths. Links are not followed. BadInput below 100
-    levels.
+    levels. The descriptor of an entry is valid only until the iteration leaves the entry's folder.
     """
     for name in sorted(os.listdir(descriptor)):
         try:
@@ -355,7 +365,10 @@ def walk(descriptor: int, above: str = "") -> Iterator[TreeEntry]:
 
 
 def open_entry(entry: TreeEntry, root: Path) -> int:
-    """Open a file or folder of a tree for reading, and return its descriptor; `root` is the tree's path."""
+    """Open a file or folder for reading, and return its descriptor, which the caller closes; BadInput as `open_file`.
+
+    `root` is the tree's path, for messages.
+    """
     if entry.is_folder:
         return _enter(entry.descriptor, entry.name, root / entry.path)
     return open_file(entry.descriptor, entry.name, os.O_RDONLY, root / entry.path)

@@ -12,7 +12,7 @@ _MOST_STAT = 4096
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on, the state; OSError if the process does not run.
+    """Return the fields of /proc/PID/stat from the third (the state) on, as texts; OSError if the process does not run.
 
     Zombies count as ended.
     """
@@ -36,7 +36,7 @@ def named_stat(pid: int) -> tuple[str, list[str]]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs. Zombies count as ended."""
+    """Return whether a process runs. Zombies count as ended."""
     try:
         stat_fields(pid)
     except OSError:
@@ -45,7 +45,10 @@ def is_running(pid: int) -> bool:
 
 
 def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
-    """Return the folders of this process's CPU groups, its own first; empty if none is visible (see cgroups(7))."""
+    """Return the folders of a process's CPU control group and its parents, its own first; empty if none is visible.
+
+    `proc` is the process's folder in /proc. Only folders with a `cpu.stat` count. See cgroups(7).
+    """
     for line in (proc / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -96,7 +99,7 @@ def throttling(folder: Path) -> dict[str, float]:
 
 
 def cpu_quota(folder: Path) -> float | None:
-    """Return the CPU quota, in cores, of the control group with this folder; None if it is unlimited."""
+    """Return the CPU quota, in cores, of the control group with this folder; None without one. Ignores parents."""
     if (limit := folder / "cpu.max").exists():
         quota, period = limit.read_text().split()
         return None if quota == "max" else int(quota) / int(period)
@@ -111,7 +114,10 @@ _OPEN = ("01", "08")
 
 
 def unread_of_port(address: str, proc: Path = Path("/proc/self")) -> int | None:
-    """Return the largest receive queue, B, of the connections to a listening address; None if Linux shows none."""
+    """Return the largest receive queue, B, of the open connections to a listening address; 0 without connections.
+
+    `address` is IP:PORT; ValueError for a host name. None if `proc` (a process's folder) has no table of connections.
+    """
     host, _, port = address.rpartition(":")
     listens = ip_address(host.strip("[]"))
     tables = [table for table in (proc / "net" / "tcp", proc / "net" / "tcp6") if table.is_file()]
@@ -130,7 +136,7 @@ def unread_of_port(address: str, proc: Path = Path("/proc/self")) -> int | None:
 
 
 def unread_of_pipe(descriptor: int) -> int | None:
-    """Return the bytes that wait in the pipe of a descriptor, or None for other files."""
+    """Return the number of unread bytes in the pipe of a descriptor of this process, or None for other files."""
     if not Path(f"/proc/self/fd/{descriptor}").is_fifo():
         return None
     return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])

@@ -29,7 +29,7 @@ class PrintableConsole(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of `renderable`, made printable."""
+        """Yield the segments of `renderable`, with texts made `printable`; Rich's own control segments stay."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -73,7 +73,7 @@ class TimeLeft:
 
     @property
     def seconds(self) -> float | None:
-        """Estimated remaining time, s; None if unknown."""
+        """Estimated remaining time of the current and later parts, s, at least 0; None if unknown (see the class)."""
         known = [rest for rest in self._rest.values() if rest is not None]
         if self._current is None or len(known) < len(self._rest):
             return None
@@ -114,12 +114,12 @@ class Download:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Remove the bar."""
+        """Remove the bar, if one is shown; report nothing."""
         if self._bar:
             self._bar.stop()
 
     def advance(self, count: int) -> None:
-        """Add received bytes; a negative count takes back bytes of a failed attempt."""
+        """Add `count` received bytes; a negative count takes back bytes. Update the bar, or report a line every 5 s."""
         with self._lock:
             self._done += count
             if self._bar:

@@ -17,7 +17,7 @@ _NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*"
 
 
 def parse_duration(text: str | float) -> float:
-    """Return seconds for `10s`, `250ms`, `1h` or a bare number of seconds; BadInput for anything else."""
+    """Return seconds for `10s`, `250ms`, `1h` or a bare number of seconds; BadInput for others and negative ones."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"([a-z]*)\s*", str(text))
@@ -97,7 +97,7 @@ def parse_throughput(text: str | float) -> int:
 
 
 def parse_share(text: str | float) -> float:
-    """Return a share of one for `1%`, or for a bare number from 0 to 1; BadInput for anything else."""
+    """Return a share from 0 to 1 for a percentage such as `1%` or a bare number from 0 to 1; BadInput for others."""
     match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text)) if not isinstance(text, bool) else None
     share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
     if not 0 <= share <= 1:
@@ -130,7 +130,7 @@ def format_duration(seconds: float, digits: int = _DIGITS) -> str:
 
 
 def format_size(count: float) -> str:
-    """Write bytes with a binary unit: `512 B`, `1.5 MiB`."""
+    """Write bytes with a binary unit up to TiB and three significant digits: `512 B`, `1.5 MiB`."""
     unit = "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1023.5:
@@ -140,7 +140,7 @@ def format_size(count: float) -> str:
 
 
 def format_bandwidth(rate: float) -> str:
-    """Write bytes per second as bits: `100 Mbit/s`."""
+    """Write `rate`, bytes per second, in bits with a decimal unit and three significant digits: `100 Mbit/s`."""
     bits, prefix = rate * 8, ""
     for larger in ("k", "M", "G"):
         if bits < 999.5:
@@ -150,28 +150,31 @@ def format_bandwidth(rate: float) -> str:
 
 
 def format_count(count: float, digits: int = 3) -> str:
-    """Write a count or a rate's number with `digits` significant digits or thousands separators: `0.42`, `12,345`."""
+    """Write a number, without unit, with `digits` significant digits: `0.42`; large numbers as integers: `12,345`.
+
+    Integers are whole numbers, and numbers with at least `digits` digits before the point.
+    """
     whole = abs(count) >= 10 ** (digits - 1) - 0.05 or float(count).is_integer()
     return f"{count:,.0f}" if whole else _significant(count, digits)
 
 
 def counted(count: float, noun: str, plural: str | None = None) -> str:
-    """Write a count with its noun: `1 request`, `1,200 requests`, `2 retries`.
+    """Write a count (see `format_count`) with its noun: `1 request`, `1,200 requests`, `2 retries`.
 
-    The plural of the noun has an s unless `plural` is given.
+    The noun is singular for exactly 1. Its plural has an s unless `plural` is given.
     """
     return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_share(share: float, digits: int = 0) -> str:
-    """Write a share of one as percentage: `12 %`, with one digit `12.3 %`."""
+    """Write a share of one as percentage with `digits` decimals: `12 %`, with one `12.3 %`."""
     return f"{100 * share:,.{digits}f} %"
 
 
 def format_rare(share: float, more: int = 0) -> str:
-    """Write a share of failures as percentage: two decimals, or below 0.1 % two significant digits, and `more`.
+    """Write a share of failures, of one, as percentage: two decimals, or below 0.1 % two significant digits.
 
-    At most ten decimals.
+    These are at most ten decimals; `more` adds further ones.
     """
     percent = 100 * abs(share)
     decimals = min(1 - math.floor(math.log10(percent)), 10) if 0 < percent < 0.1 else 2
@@ -179,9 +182,9 @@ def format_rare(share: float, more: int = 0) -> str:
 
 
 def format_shares(least: float, most: float, limits: tuple[float, float] | None = None) -> str:
-    """Write the ends of a range of shares of one: `9 to 23 %`, or `20 %` if both are written alike.
+    """Write the ends of a range of shares of one, without decimals: `9 to 23 %`, or `20 %` if both are written alike.
 
-    An end that would read like its limit in `limits` gets more digits.
+    `limits` has a limit for each end. An end that differs from its limit but would read like it gets more digits.
     """
     ends = (least, most)
     beside = zip(ends, limits or ends, strict=True)
@@ -190,12 +193,15 @@ def format_shares(least: float, most: float, limits: tuple[float, float] | None 
 
 
 def format_limit(share: float) -> str:
-    """Write a chosen share of one without rounding: `20 %`, `2.5 %`."""
+    """Write a chosen share of one as percentage, with up to ten significant digits: `20 %`, `2.5 %`."""
     return f"{100 * share:,.10g} %"
 
 
 def format_change(change: float, more: int = 0) -> str:
-    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`. `more` adds decimals."""
+    """Write a relative change (0.1 for +10 %) with its sign: `+3.1 %`, `-12 %`, `+1,240 %`.
+
+    Changes below 10 % have one decimal, others none; `more` adds decimals.
+    """
     decimals = more + (abs(change) < 0.1)
     return f"{100 * change:+,.{decimals}f} %"
 
@@ -205,9 +211,9 @@ _MOST_MORE = 6
 
 
 def written_apart(value: float, limit: float, write: Callable[[float, int], str]) -> str:
-    """Write a value, with more digits if it would otherwise read like a limit that it differs from.
+    """Write a value, with up to five more digits if it would otherwise read like a limit that it differs from.
 
-    `write` formats a number with so many digits more than usual.
+    `write(number, more)` formats a number with `more` digits more than usual. If five do not suffice, none are added.
     """
     for more in range(_MOST_MORE):
         text = write(value, more)
@@ -217,17 +223,17 @@ def written_apart(value: float, limit: float, write: Callable[[float, int], str]
 
 
 def share_beside(share: float, limit: float, digits: int = 0) -> str:
-    """Write a share of one beside a limit: see `format_share` and `written_apart`."""
+    """Write a share of one, with `digits` decimals or more, beside a limit: see `format_share` and `written_apart`."""
     return written_apart(share, limit, lambda value, more: format_share(value, digits + more))
 
 
 def duration_beside(seconds: float, limit: float) -> str:
-    """Write a duration beside a limit: see `format_duration` and `written_apart`."""
+    """Write a duration beside a limit, both in s: see `format_duration` and `written_apart`."""
     return written_apart(seconds, limit, lambda value, more: format_duration(value, _DIGITS + more))
 
 
 def _number(text: str) -> tuple[float, str]:
-    """Return a written quantity's first number, since `+10.0 %` and `+10 %` read alike, and the rest of it."""
+    """Split a written quantity into its first number and the rest, so that `+10.0 %` and `+10 %` are equal."""
     number, _, rest = text.replace(",", "").partition(" ")
     return float(number.removesuffix("/s")), rest
 
@@ -271,7 +277,10 @@ FIRST_PORT, LAST_PORT = 1024, 65_535
 
 
 def short_names(factors: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each dotted name, or as many parts as tell it from the others and from `nodes`."""
+    """Map each dotted name to its last part, or to as many last parts as distinguish it from the others and `nodes`.
+
+    A name that cannot be shortened stays whole.
+    """
     names = list(factors)
     short = {}
     for name in names:

@@ -51,7 +51,7 @@ _GZIP = re.compile("\x1f[\x8b\ufffd]\x08.*", re.DOTALL)
 
 
 def without_compressed(text: str) -> str:
-    """Replace a gzip stream in a text by a remark."""
+    """Return a text with a remark instead of a gzip stream (decoded as UTF-8), from its magic number to the end."""
     return _GZIP.sub("(gzip data, not decompressed; configure the server to send uncompressed answers)", text)
 
 
@@ -69,7 +69,10 @@ class _Outlet(io.FileIO):
     """Descriptor that switches to /dev/null when writing fails, and waits if it is full."""
 
     def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
-        """Write data and return the number of bytes; after an error, write it and all further data to /dev/null."""
+        """Write data, waiting if the descriptor is full; return the number of bytes.
+
+        After an OSError, this and all further data go to /dev/null, and no error is raised.
+        """
         try:
             # Other programs make a shared terminal non-blocking; the buffer above would try again without a pause.
             while (count := super().write(data)) is None:
@@ -83,7 +86,10 @@ class _Outlet(io.FileIO):
 
 
 def outlet(stream: TextIO) -> TextIO:
-    """Return a text stream on the same descriptor, which outlives its reader; see `_Outlet`."""
+    """Flush `stream`, and return a line-buffered text stream on its descriptor that never fails; see `_Outlet`.
+
+    Closing the new stream leaves the descriptor open.
+    """
     stream.flush()
     lines = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))  # type: ignore[type-var]
     return io.TextIOWrapper(lines, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)

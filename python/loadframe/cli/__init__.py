@@ -117,9 +117,8 @@ def _main(arguments: list[str] | None) -> int:
 def _run(arguments: list[str] | None) -> int:
     """Run a command and return its exit code; print a full disk or an unusable path as a message.
 
-    Other errors are printed as `_attempt` does.
-
-    An unexpected error of `gate` is printed as a traceback; those of other commands are raised.
+    Other errors are printed as `_attempt` does. An unexpected error of `gate` is printed as a traceback; those of other
+    commands are raised. `arguments` None means those of the process.
     """
     try:
         return _attempt(arguments)
@@ -149,13 +148,17 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _unable(arguments: list[str] | None) -> ExitCode:
-    """Return the exit code of a command that the machine stopped: 2 for `gate`, whose 1 means a regression."""
+    """Return the exit code of a command that the machine stopped: 1, but 2 for `gate`, where 1 is a regression."""
     words = sys.argv[1:] if arguments is None else arguments
     return ExitCode.BAD_INPUT if words[:1] == ["gate"] else ExitCode.FAILED
 
 
 def _attempt(arguments: list[str] | None) -> int:
-    """Run a command and return its exit code; print expected errors (LoadframeError, out of memory) as messages."""
+    """Run a command and return its exit code; print expected errors (LoadframeError, out of memory) as messages.
+
+    `arguments` None means those of the process. Returns OUTPUT_CLOSED if the reader of standard output has closed it.
+    Other exceptions are raised, unless an interrupt is pending, which may have caused them.
+    """
     try:
         with interrupts.deferred():
             from loadframe.cli.app import app

@@ -91,7 +91,10 @@ def with_options(others: Mapping[str, tuple[Any, Any]] = {}) -> Callable[[Callab
 
 
 def _with_options(options: Mapping[str, tuple[Any, Any]], command: Callable[P, R]) -> Callable[..., R]:
-    """Return the command with `options` inserted before its last parameter; calls drop their values."""
+    """Return the command with `options` inserted before its last parameter; calls drop their values.
+
+    `options` has annotation and default by name. The command reads the values from its context.
+    """
     signature = inspect.signature(command)
     *others, last = signature.parameters.values()
     added = [
@@ -136,7 +139,7 @@ def named_cluster(name: str, store: str, context: typer.Context) -> "Cluster":
 
 
 def confirm_drop(loss: "DroppedData") -> None:
-    """Ask before --replace drops data. BadInput if the user declines, or without a terminal to ask on."""
+    """Ask on standard error before --replace drops data. BadInput if the user declines, or without a terminal."""
     collections = ", ".join(f"{name} ({_documents_text(count)})" for name, count in loss.documents.items())
     sentence = f"--replace drops {collections} of {loss.product}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -53,7 +53,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help groups its options by topic if it has many."""
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write arguments and options to the help, the options by topic if there are many.
+        """Write arguments and options to the help, the options by topic if there are more than eight besides `--help`.
 
         `--help` and options without a topic come last.
         """
@@ -83,7 +83,7 @@ class Application(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = GroupedCommand, **settings: Any
     ) -> "Callable[[CommandFunctionType], CommandFunctionType]":
-        """Return the decorator that adds a function as a command."""
+        """Return the decorator that adds a function as a command, by default of the class `GroupedCommand`."""
         return super().command(name, cls=cls, **settings)
 
 
@@ -203,5 +203,5 @@ MOST_UNGROUPED = 8
 
 
 def option(topic: Topic, *names: str, **settings: Any) -> Any:
-    """Return the declaration of an option under a topic, for `Annotated`; the rest as for `typer.Option`."""
+    """Return the declaration of an option under a topic, for `Annotated`; the rest is passed to `typer.Option`."""
     return typer.Option(*names, rich_help_panel=topic, **settings)

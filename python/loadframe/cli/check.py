@@ -111,7 +111,10 @@ def check(
 
 
 def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) -> None:
-    """Raise LoadframeError if an operation failed. `journeys` names the phases that run journeys."""
+    """Raise LoadframeError if an operation failed; `shown` has the answers of all operations.
+
+    `journeys` names the phases that run journeys, which changes the remedy.
+    """
     failed = [answer for answer in shown if answer["error"]]
     if failed:
         names = ", ".join(str(answer["operation"]) for answer in failed)
@@ -159,7 +162,10 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _first_lines(text: str) -> str:
-    """Return a text that is short enough to read: its first lines if it is long, and the number of other characters."""
+    """Return a text, cut after about 1,500 characters with the number of the omitted ones if it is longer.
+
+    The cut is at the end of a line if one ends in the second half.
+    """
     if len(text) <= _MOST_CHARACTERS:
         return text
     kept = text[:_MOST_CHARACTERS]
@@ -168,6 +174,9 @@ def _first_lines(text: str) -> str:
 
 
 def _without_repetition(message: str, received: str) -> str:
-    """Return the message of a failure; without its excerpt if the printed answer contains that."""
+    """Return the message of a failure, `CAUSE: EXCERPT`; only CAUSE if the printed answer `received` has the excerpt.
+
+    White space does not count.
+    """
     cause, _, excerpt = message.partition(": ")
     return cause if "".join(excerpt.removesuffix(" ...").split()) in "".join(received.split()) else message

@@ -147,7 +147,10 @@ Strict = Annotated[
 
 
 def start_ranks(number: int | None) -> None:
-    """Run this command as several ranks and exit with its code. Return if it is a rank already, or is the only one."""
+    """Run this command as `number` ranks and exit with its code.
+
+    Return without an effect for None or 1, and in a process that is a rank already.
+    """
     if number is None or number == 1:
         return
     from loadframe.ranks.coordinator import present
@@ -167,7 +170,10 @@ def option_name(parameter: str) -> str:
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
-    """Return texts of the form `name=value` as a mapping. BadInput if a text lacks `=`, or a name occurs twice."""
+    """Return texts of the form `name=value` as a mapping; a value may be empty.
+
+    BadInput, which names `option`, if a text lacks `=` or a name, or if a name occurs twice.
+    """
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -182,7 +188,8 @@ def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
 def store_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """Return `name=value` texts as a mapping, with the value types of an experiment file.
 
-    Values are numbers, booleans, null or texts; an empty value is the empty text. BadInput for other texts.
+    Values are numbers, booleans, null or texts; an empty value is the empty text. BadInput, which names `option`, for
+    other texts.
     """
     # Imported late: it loads YAML, which other commands do without.
     from loadframe.yamlfile import scalar
@@ -201,8 +208,8 @@ def sharding(
 ) -> dict[str, Any]:
     """Return the store settings for --shards, --routers and --config-servers; empty without these options.
 
-    Each shard is a node, so --shards and --nodes give the same number. BadInput if they contradict, without a number
-    of shards, or for a store without routers.
+    Each shard is a node: BadInput for --shards together with --nodes. BadInput, too, without a number of shards or
+    nodes, and for a store without routers.
     """
     from loadframe.store import find
 
@@ -224,7 +231,7 @@ def core_limits(text: str | None) -> dict[str, Any]:
 
 
 def measure_kinds(text: str) -> tuple[str, ...]:
-    """Return the measures in a comma-separated list. BadInput for an unknown one."""
+    """Return the distinct measures in a comma-separated list. BadInput for an unknown one, or for none."""
     return require_measures(text.split(","))
 
 

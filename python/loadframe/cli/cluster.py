@@ -247,7 +247,7 @@ def variables(cluster: Cluster, name: str) -> dict[str, str]:
 
 @contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """End the process on exit: wait, then SIGTERM, then SIGKILL, with up to `_GRACE` s after each step."""
+    """Yield the process; on exit, end it: wait, then SIGTERM, then SIGKILL, with up to 10 s after each step."""
     try:
         yield process
     finally:
@@ -274,7 +274,10 @@ def _without_none(**values: Any) -> dict[str, Any]:
 
 
 def _changed_spec(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
-    """Return the spec of a saved cluster with new values. BadInput for values that its data fixes."""
+    """Return the spec of a saved cluster with the new values `given`, and new values of its `limits`.
+
+    BadInput for another store or version, which its data fix. A new host drops the options of the previous one.
+    """
     if "home" in given:
         # The installation defines the version, which may be newer.
         before = dataclasses.replace(before, version=given.get("version"))
@@ -368,7 +371,7 @@ def down(
 
 
 def _state(name: str) -> dict[str, Any]:
-    """Return a cluster's state as documented for --json. Memory in bytes."""
+    """Return a named cluster's state as documented for --json. Memory in bytes. BadInput for an unknown name."""
     saved = named.existing(name)
     running = Cluster.load(name) if saved.running else None
     deviations = running.deviations() if running else saved.unknown

@@ -154,7 +154,10 @@ def link(
 
 
 def _apply(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
-    """Load a running cluster by name, call `change` with it, then print the events, as JSON or one line each."""
+    """Load a running cluster by name, call `change` with it, then print the events in order of time.
+
+    They are JSON on standard output, or one line each on standard error. BadInput if the cluster does not run.
+    """
     running = Cluster.load(name)
     events: list[ClusterEvent] = []
     with running.telling(events.append):
@@ -168,7 +171,7 @@ def _apply(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
 
 
 def _show_result(name: str, events: list[ClusterEvent], as_json: bool) -> None:
-    """Print the events of a change as JSON, or the cluster's new state as text."""
+    """Print the events of a change as JSON, or the cluster's new state as text, to standard output."""
     if as_json:
         print_json({"name": name, "events": [_plain(event) for event in events]})
     else:
@@ -176,7 +179,7 @@ def _show_result(name: str, events: list[ClusterEvent], as_json: bool) -> None:
 
 
 def _plain(event: ClusterEvent) -> dict[str, Any]:
-    """Return an event for --json: kind, nodes and details, `wall` time, and `monotonic` time in s."""
+    """Return an event for --json: kind, nodes and details, `wall` (s since 1970), and `monotonic` time in s."""
     known = {"kind": event.kind, "nodes": list(event.nodes), **event.detail}
     return {**known, "wall": event.wall, "monotonic": event.monotonic}
 

@@ -51,7 +51,10 @@ class EventWords:
         ]
 
     def words(self, second: int, sources: "Mapping[str, SourceProgress]") -> str:
-        """Return the rates of all sources since the previous second as one text; unchanged within a second."""
+        """Return the rates of all sources since the previous second, and their backlogs, as one text.
+
+        `second` numbers the seconds of the phase; within a second, the rates do not change.
+        """
         now = self._clock()
         for name, source in sources.items():
             # Events before the first call count as events of the first second.
@@ -134,7 +137,7 @@ class Console(Listener):
         tell(text, style="yellow")
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Start to estimate the time left, from the seconds of each part."""
+        """Start to estimate the time left, from the expected seconds of each part (None: unknown)."""
         self._left = TimeLeft(parts)
 
     def part(self, name: str) -> None:
@@ -143,7 +146,7 @@ class Console(Listener):
             self._left.begin(name)
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Show the number of the run, and the time left for all runs."""
+        """Show that run `index` (from 0) of `runs` begins, and the time left for all runs."""
         self._finish_phase()
         words = f"{self._entry} {index + 1} of {runs}: {run_id}"
         if not err.is_terminal:
@@ -153,12 +156,12 @@ class Console(Listener):
         self._bars.update(self._whole, completed=index, total=runs, description=words)
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
-        """Print the outcome of a trial."""
+        """Print the outcome of a trial: only `text`, which contains it."""
         self._print_last_figures()
         tell(f"  {text}")
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Show a bar for the phase. Without a known length it only moves."""
+        """Show a bar for the phase, of `seconds` s; without a known length it only moves."""
         self._finish_phase()
         self.part(name)
         if not err.is_terminal:
@@ -167,7 +170,10 @@ class Console(Listener):
         self._phase = self._bars.add_task(f"phase {name}", total=seconds, figures="", whole=self._whole is None)
 
     def progress(self, progress: "PhaseProgress") -> None:
-        """Show the figures of the last second."""
+        """Show the figures of the last second; without a terminal, print them once for each second.
+
+        Also prints the address of each source that begins to listen. Does nothing outside phases.
+        """
         if self._phase is None:
             return
         for words in self._events.addresses(progress.sources):
@@ -215,7 +221,7 @@ class _Bars(Progress):
     clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, then the figures unless they are old."""
+        """Yield the bars, then the figures unless they are older than 3 s."""
         yield self.make_tasks_table(self.tasks)
         if self.clock() - self.figures_time > _MAX_AGE:
             return
@@ -234,7 +240,7 @@ class _TimeLeft(ProgressColumn):
         self._words = words
 
     def render(self, task: Task) -> Text:
-        """Return the time left for the bar of all runs, and an empty text for other bars."""
+        """Return the time left for the bar of all runs, or of the phase without such a bar; empty for other bars."""
         return Text(self._words() if task.fields["whole"] else "", style="progress.remaining")
 
 

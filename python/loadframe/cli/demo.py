@@ -57,7 +57,10 @@ def demo(
 
 
 def conclusion(sweep: "Sweep") -> str:
-    """Return the conclusion about more nodes, or the reason why the data do not support one."""
+    """Return the conclusion about more nodes, or the reason why the data do not support one.
+
+    It compares the throughput of the largest cluster with that of the smallest.
+    """
     from loadframe.report.numbers import estimate_text
 
     rows = sweep.curves[0].speedups

@@ -14,7 +14,7 @@ Json = Annotated[bool, option(Topic.OUTPUT, "--json", help="Print the result as 
 
 
 def tell(text: str, style: str | None = None) -> None:
-    """Write a message to standard error, unwrapped so that users can copy paths."""
+    """Write a message to standard error, unwrapped so that users can copy paths. `style` is one of rich."""
     err.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -73,7 +73,10 @@ def plan(
 
 
 def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
-    """Return the scaling law with these values, and defaults for None. BadInput for values outside 0 to below 1."""
+    """Return the scaling law with these values, and defaults for None. BadInput for values outside 0 to below 1.
+
+    `sigma` is the contention, `kappa` the coherency, `noise` the relative standard deviation between runs.
+    """
     from loadframe.experiment.plan import SUPPOSED
     from loadframe.simulate import Law
 
@@ -118,7 +121,10 @@ def _finished(path: Path, question: "Question") -> str | None:
 
 
 def _show(planned: "Plan", finished: str | None) -> None:
-    """Print the expected precision: question, duration, table of designs, notes, warnings, effects and gate powers."""
+    """Print the expected precision to standard output: question, duration, designs, notes, warnings, effects, powers.
+
+    `finished` is printed instead of the duration, unless it is None.
+    """
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: expected precision", style="bold"))
     valid = f"{counted(question.valid_runs, 'valid run')} so far"
@@ -212,7 +218,7 @@ def _percent(estimate: "Estimate") -> str:
 
 
 def _advice(planned: "Plan") -> str:
-    """Return sentences on the assumed or fitted curve and the most informative design."""
+    """Return sentences on the assumed or fitted curve and the most informative design, which must exist."""
     best, law, over = planned.best, planned.question.law, planned.question.over
     assert best
     values = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %"
@@ -247,7 +253,10 @@ def _extent_text(held: "ResourceEstimate", kind: str) -> str:
 
 
 def _effect_text(factor: str, runs: int, least: float) -> str:
-    """Return a sentence on the smallest difference (a share, `least`) that the runs of a factor can detect."""
+    """Return a sentence on the smallest difference (a share, `least`) that `runs` of each level of a factor can detect.
+
+    An infinite `least` means that the runs do not show the variance.
+    """
     if not math.isfinite(least):
         return (
             f"{factor}: one run of each level does not show the variance, so the experiment cannot detect differences."

@@ -184,7 +184,10 @@ def report(
 
 
 def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[float, ...], *, as_json: bool) -> None:
-    """Write plots and tables of a report to `folder` in these formats; print the answer, as JSON with the files."""
+    """Write plots and tables of a report to `folder` in these formats, and print the answer.
+
+    With `as_json`, print the answer and the paths of the files as JSON. `bands` are upper bounds of latency buckets, s.
+    """
     from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
     from loadframe.record import Run
     from loadframe.report.export import export
@@ -207,7 +210,7 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
 
 
 def _formats(text: str) -> tuple[Format, ...]:
-    """Return the formats in a comma-separated list, each once. BadInput for an unknown one."""
+    """Return the formats in a comma-separated list, each once, in their order. BadInput for an unknown one."""
     from loadframe.yamlfile import did_you_mean
 
     words = [word.strip() for word in text.split(",")]
@@ -220,7 +223,10 @@ def _formats(text: str) -> tuple[Format, ...]:
 
 
 def _bounds(text: str | None) -> tuple[float, ...]:
-    """Return the upper bounds of latency buckets in --bands, s; empty without the option."""
+    """Return the upper bounds of latency buckets in --bands, s; empty without the option.
+
+    BadInput unless they are durations above 0 and ascending.
+    """
     if text is None:
         return ()
     from loadframe.analyze.percentiles import check_bounds
@@ -271,9 +277,9 @@ def _write_format(path: Path, name: str, output: Path | None) -> None:
 
 
 def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_json: bool) -> None:
-    """Write the metrics records of a run to an index of a cluster, and print their number.
+    """Write the metrics records of a run to an index of a cluster; print their number and the race's identifier.
 
-    `name` is the format, rally or osb. BadInput if the store is not a search engine.
+    `name` is the format, rally or osb. BadInput if the store is not a search engine, or if the run is damaged.
     """
     from loadframe.record import Run
     from loadframe.report.formats.rally import mapping, race_id, records
@@ -313,7 +319,10 @@ def _write_statistics(path: Path, output: Path | None) -> None:
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path | None, as_json: bool) -> None:
-    """Write a page that compares a strong and a weak scale experiment, and print a summary or JSON."""
+    """Write a page that compares a strong and a weak scale experiment, and print a summary or JSON.
+
+    The page is `output`, by default strong-and-weak.html in the folder `first`.
+    """
     from loadframe.analyze.scale.strong_weak import read_strong_and_weak
     from loadframe.library.reports import default_file
     from loadframe.report.strong_weak import print_strong_weak, strong_weak_page
@@ -329,9 +338,9 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path | None, as
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
     """Report on a folder: write the page, print the answer, and return the path of the page.
 
-    `bands` are upper bounds of latency buckets, s. A run that was killed is recovered first. BadInput if the folder is
-    neither a run nor an experiment, or cannot be read or written. BadInput, after the report, if no run could have
-    answered the experiment's question.
+    The page is `output`, by default report.html in the folder. `bands` are upper bounds of latency buckets, s. A run
+    that was killed is recovered first. BadInput if the folder is neither a run nor an experiment, or cannot be read or
+    written. BadInput, after the report, if no run could have answered the experiment's question.
     """
     from loadframe.library.reports import default_file, read_report
 
@@ -353,7 +362,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
 
 
 def _write(target: Path, text: str) -> None:
-    """Write a text to a file and print its path to standard error."""
+    """Write a text to a file and print its path to standard error. BadInput if the file cannot be written."""
     from loadframe.library.reports import save_text
 
     save_text(text, target)

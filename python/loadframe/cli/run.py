@@ -119,10 +119,11 @@ def carry_out(
     as_json: bool,
     strict: bool = False,
 ) -> None:
-    """Run the missing runs of a folder, then report.
+    """Run the missing runs of the folder `path`, then write the report there and print its answer.
 
-    LoadframeError if runs failed or an existing cluster is not restored, NothingUsable if no run is valid, OutOfTime if
-    the Slurm job ends first.
+    LoadframeError if runs failed or an existing cluster is not restored, OutOfTime if the Slurm job ends first.
+    NothingUsable if no run is valid; with `strict`, if one is invalid for a reason other than the store. `retry_failed`
+    repeats failed runs of earlier calls.
     """
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
@@ -277,7 +278,10 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
 
 
 def _cores(loaded: "Experiment", treatment: "Mapping[str, Level]") -> str | None:
-    """Return the cores of each node of a treatment as text; None if the nodes share them."""
+    """Return the cores of each node of a treatment as text, or the reason why they cannot be assigned.
+
+    Return None if the nodes share their cores.
+    """
     from loadframe.cluster import Cluster
     from loadframe.experiment.runner.loop import spec_of
 

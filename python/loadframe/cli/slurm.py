@@ -264,7 +264,10 @@ def _limit(time: str) -> float:
 
 
 def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: float, where: str) -> None:
-    """Refuse a time limit, s, that ends before the first run could: each job would lose that run and start it again."""
+    """Raise BadInput if a time limit, s, ends before the first remaining run could: each job would lose that run.
+
+    Searches are not checked. `where` is the place in the message.
+    """
     from loadframe.experiment.design.estimate import run_seconds, shortest_share
     from loadframe.experiment.runner.loop import margin
 
@@ -284,7 +287,7 @@ def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: fl
 
 
 def _needed(seconds: float) -> str:
-    """Return the shortest whole minutes of --time in which a run of this length finishes."""
+    """Return the shortest --time, in whole minutes such as `12m`, in which a run of `seconds` s finishes."""
     from loadframe.experiment.runner.loop import margin
 
     minutes = math.ceil(seconds / 60)
@@ -312,10 +315,10 @@ def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
 
 
 def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
-    """Return the number of machines for nodes (default: those of the largest cluster).
+    """Return the number of machines for nodes: `requested`, by default those of the largest cluster.
 
-    BadInput if the nodes do not fit on the `requested` number, if they would all run on the first rank's machine, or if
-    an existing cluster has loopback addresses.
+    It is 1 by default for an existing cluster. BadInput if the nodes do not fit on the `requested` number, if they
+    would all run on the first rank's machine, or if an existing cluster has loopback addresses.
     """
     host = loaded.file.store.host
     if loaded.exists:
@@ -341,7 +344,7 @@ def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int 
 
 
 def _require_reachable(loaded: "Experiment") -> None:
-    """Refuse loopback addresses of an existing cluster: on a machine of the job, they name that machine."""
+    """Raise BadInput if an existing cluster has a loopback address, which on each machine names that machine."""
     from loadframe.experiment.design.plans import design
 
     named = [loaded.hosts(run.treatment) for run in design(loaded).runs] if not loaded.file.store.cluster else []
@@ -373,7 +376,7 @@ def _with_spare(seconds: float) -> float:
 
 
 def _slurm_time(seconds: float) -> str:
-    """Return a time limit as Slurm reads it, days-hours:minutes:seconds, in whole minutes."""
+    """Return a time limit as Slurm reads it, days-hours:minutes:seconds, rounded up to whole minutes, at least one."""
     minutes = max(math.ceil(seconds / 60), 1)
     days, minutes = divmod(minutes, 24 * 60)
     hours, minutes = divmod(minutes, 60)
@@ -381,7 +384,7 @@ def _slurm_time(seconds: float) -> str:
 
 
 def _loadframe() -> str:
-    """Return the full path of the command, because a job may run with another PATH."""
+    """Return the full path of the command, because a job may run with another PATH; `loadframe` if it is unknown."""
     ours = Path(sys.argv[0])
     return str(ours.absolute()) if ours.name == "loadframe" else shutil.which("loadframe") or "loadframe"
 
@@ -410,7 +413,9 @@ def _write(path: Path, batch: Batch) -> str | None:
 def _submit(path: Path, former: str | None) -> str:
     """Submit the script and return the job number.
 
-    BadInput with Slurm's message if it refuses; then the script is the `former` one again, which a job may resubmit.
+    BadInput, with Slurm's message, if it refuses; then the script is the `former` one again (if any), which a job may
+    resubmit. BadInput, too, without an installed and configured Slurm, or after 60 s without an answer; the new script
+    then stays.
     """
     command = ["sbatch", "--parsable", str(path)]
     try:

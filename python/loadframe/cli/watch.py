@@ -94,7 +94,10 @@ def watch(
 
 
 def _serve(name: str | None, page: tuple[str, int]) -> None:
-    """Serve the page of the newest run, and of later ones, until Ctrl-C. BadInput if no run is active."""
+    """Serve the page at host and port `page`, for the newest run and later ones, until Ctrl-C.
+
+    `name` limits them to runs of that name. BadInput if no such run is active.
+    """
     from loadframe.live.feed import Relay, commands
 
     active = commands(name)
@@ -114,7 +117,10 @@ def _serve(name: str | None, page: tuple[str, int]) -> None:
 
 
 def _polls(cluster: Cluster, limit: int | None) -> "Iterator[tuple[float, Look]]":
-    """Yield the time, s since the epoch, and the metrics of each poll. The first poll has no rates and is left out."""
+    """Yield the time, s since the epoch, and the metrics of each poll, one each second.
+
+    `limit` is the number of polls; None polls without end. The first poll has no rates and is left out.
+    """
     from loadframe.experiment.runner.node_samplers import samplers
     from loadframe.observe.observer import Live
 
@@ -136,7 +142,10 @@ _NO_NODES = ("host", "cluster")
 
 
 def _document(at: float, look: "Look") -> dict[str, object]:
-    """Return one poll for --json: time (s since 1970), metrics by node, metrics of the machine, and gaps."""
+    """Return one poll for --json: `time` (s since 1970), metrics by node, metrics of the machine (`host`), and gaps.
+
+    Node names lack the prefix `node:`. Metrics of the source `cluster` are left out.
+    """
     nodes = {
         source.removeprefix("node:"): figures for source, figures in look.figures.items() if source not in _NO_NODES
     }
@@ -144,7 +153,10 @@ def _document(at: float, look: "Look") -> dict[str, object]:
 
 
 def _screen(cluster: Cluster, look: "Look") -> Group:
-    """Return a table with a line for each node. Columns that do not fit follow in further tables."""
+    """Return a table with a line for each node, and a line on the machine.
+
+    Columns that do not fit follow in further tables. Ended nodes are marked as gone.
+    """
     names = ["node", *(node.name if node.alive else f"{node.name} (gone)" for node in cluster.nodes)]
     most = out.width - max(map(len, names))
     tables: list[list[list[str]]] = []
@@ -160,7 +172,10 @@ def _screen(cluster: Cluster, look: "Look") -> Group:
 
 
 def _columns(cluster: Cluster, look: "Look") -> Iterator[list[str]]:
-    """Yield the columns, title first, then a cell for each node: metrics of processes, then of the store."""
+    """Yield the columns, title first, then a cell for each node: metrics of processes, then of the store.
+
+    A cell is `-` if the metric is missing.
+    """
     nodes = [look.figures.get(f"node:{node.name}", {}) for node in cluster.nodes]
     for title, metric, write in _PROCESS:
         yield [title, *(write(figures[metric]) if metric in figures else "-" for figures in nodes)]

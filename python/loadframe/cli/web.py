@@ -55,7 +55,10 @@ DEFAULT_ADDRESS = "127.0.0.1:8350"
 
 
 def require_web(web: bool, address: str | None) -> tuple[str, int] | None:
-    """Return host and port of the live page, None without --web. BadInput for --web-address without --web."""
+    """Return host and port of the live page, None without --web.
+
+    BadInput for --web-address without --web, and for a malformed address.
+    """
     from loadframe.live.server import parse_address
 
     if address is not None and not web:
@@ -102,6 +105,7 @@ def published(
 ) -> Iterator["Publisher"]:
     """Publish the progress of a command, and serve the live page at `page`. `path` is the folder it writes.
 
+    `name` is that of its workload or experiment. Yields the publisher, to which the command passes its progress.
     BadInput on entry if the page or the metrics cannot be served.
     """
     from loadframe.live.feed import Relay

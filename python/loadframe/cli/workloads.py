@@ -59,7 +59,7 @@ def workloads(
 
 
 def _list(as_json: bool) -> None:
-    """Print the names and descriptions of the built-in workloads, as JSON or as a table."""
+    """Print names and descriptions of the built-in workloads to standard output, as JSON or as a table."""
     from loadframe.workload import library
 
     listed = [{"name": workload.name, "description": workload.file.description} for workload in library()]
@@ -121,7 +121,7 @@ def _end(phase: "Phase") -> str:
 
 
 def _length(length: Any) -> Any:
-    """Return a length in s for JSON; an automatic one as its limits."""
+    """Return a length in s for JSON; an automatic one as its limits; None stays None."""
     return length if isinstance(length, int | float | None) else length.model_dump()
 
 
@@ -152,7 +152,7 @@ def _value(value: Any) -> str:
 
 
 def _table(*heads: str, rows: list[list[str]]) -> None:
-    """Print a table with these column titles; nothing without rows."""
+    """Print a table with these column titles to standard output; nothing without rows. Values are not markup."""
     if not rows:
         return
     table = Table(box=None, pad_edge=False)

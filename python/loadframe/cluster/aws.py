@@ -65,11 +65,11 @@ class NoMetadata(Exception):
 def of_program(command: str, where: str) -> Fetch:
     """Return a function that runs `command`, the `credential_process` of a profile in the file `where`, for a key.
 
-    The function raises BadInput if the command fails.
+    The function raises BadInput if the command fails, takes more than 60 s, or prints no key.
     """
 
     def fetch() -> Key:
-        """Run the command, and return the key in its output; BadInput if it fails."""
+        """Run the command, and return the key in its output; BadInput if it fails or takes more than 60 s."""
         remedy = "run the command by hand, and correct it"
         try:
             done = subprocess.run(
@@ -91,7 +91,8 @@ def of_program(command: str, where: str) -> Fetch:
 def of_container(environment: Mapping[str, str]) -> Fetch | None:
     """Return a function that asks the container service for a key, or None outside of a container with a role.
 
-    BadInput if the container's token would be sent unencrypted.
+    BadInput if the container's token would be sent unencrypted. The function raises BadInput if the service refuses or
+    does not answer.
     """
     relative = environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     url = f"{_CONTAINER}{relative}" if relative else environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI")
@@ -125,11 +126,14 @@ def of_container(environment: Mapping[str, str]) -> Fetch | None:
 
 
 def of_instance(environment: Mapping[str, str]) -> tuple[Fetch, str]:
-    """Return a function that asks the instance metadata (IMDSv2), and its address. The function raises NoMetadata."""
+    """Return a function that asks the instance metadata (IMDSv2) for a key, and the address of the metadata.
+
+    The function raises NoMetadata if they are disabled or do not answer, BadInput if they refuse.
+    """
     endpoint = (environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _ENDPOINT).rstrip("/")
 
     def fetch() -> Key:
-        """Ask the instance metadata for a key; NoMetadata if they are disabled or do not answer."""
+        """Ask the instance metadata for a key; NoMetadata if disabled or without an answer, BadInput if refused."""
         if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
             raise NoMetadata
         lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
@@ -154,7 +158,10 @@ _WEB = ("AccessKeyId", "SecretAccessKey", "Token")
 
 
 def _request(method: str, url: str, headers: Mapping[str, str]) -> bytes:
-    """Return the answer of a metadata service. NoMetadata if it does not answer, BadInput if it refuses."""
+    """Return the body of the answer of a metadata service. NoMetadata if it does not answer within 2 s.
+
+    BadInput if the status is not 200.
+    """
     # Every command with a cluster imports this module, and only a container or an instance needs httpx.
     import httpx
 
@@ -175,7 +182,8 @@ def _request(method: str, url: str, headers: Mapping[str, str]) -> bytes:
 def _read(content: bytes, names: tuple[str, str, str], where: str, what: str) -> Key:
     """Return the key in a JSON document, which is not quoted in messages; BadInput if it holds none.
 
-    `names` are the fields of access key, secret and token; `what` and `where` describe the document in messages.
+    `names` are the fields of access key, secret and token; `what` and `where` describe the document in messages. An
+    `Expiration` without a time zone is UTC; without it, the key does not expire.
     """
     try:
         document: dict[str, Any] = json.loads(content)
@@ -201,7 +209,7 @@ def issued(source: str, fetch: Fetch) -> tuple[Key, Path]:
     """Return a key and the private file that holds the newest one while this process runs.
 
     The first call for a `source`, which identifies it, fetches the key, writes the file, and starts a thread that
-    renews a key that expires. The file is deleted at exit.
+    renews a key that expires. Errors of `fetch` are raised. The file is deleted at exit.
     """
     if source not in _files:
         key = fetch()
@@ -229,7 +237,11 @@ def _remove_left_over(folder: Path) -> None:
 
 
 def _renew(source: str, fetch: Fetch) -> None:
-    """Fetch the key of a source again and again before it expires, and replace its file; run in a thread."""
+    """Fetch the key of a source again and again before it expires, and replace its file; run in a thread.
+
+    It fetches 600 s before that, or after half of the remaining time if that is later. After a failure, it tries again
+    in 5 s.
+    """
     key, file = _files[source]
     leaving = threading.Event()
     while key.expires:
@@ -275,7 +287,7 @@ class AwsOptions:
 
     @property
     def given(self) -> str | None:
-        """The first of these options on the command line, or None."""
+        """Name of the first of the options service, region and profile that is set, such as `--aws-region`, or None."""
         options = {"service": self.service, "region": self.region, "profile": self.profile}
         return next((f"--aws-{name}" for name, value in options.items() if value is not None), None)
 
@@ -283,7 +295,9 @@ class AwsOptions:
 def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mapping[str, str]) -> Auth:
     """Return the credentials that sign requests to the service; BadInput if service, region or key are unknown.
 
-    `check` is called with the credentials file that holds the key, and may refuse it.
+    The key is in the environment, the credentials file, or issued by a program, container or instance, in this order.
+    The option `profile` excludes the environment. `check` is called with the credentials file that holds the key, and
+    may refuse it.
     """
     named = options.profile or ("AWS_ACCESS_KEY_ID" not in environment and environment.get("AWS_PROFILE")) or None
     if named:
@@ -311,8 +325,8 @@ def _issued(
 ) -> tuple[Key, Path]:
     """Return a key that a program or service issues, and its file; BadInput without one.
 
-    `section` is the profile's part of the credentials file `file`. Only without a `named` profile are the container
-    service and the instance metadata asked, as by AWS's tools.
+    `section` is the profile's part of the credentials file `file`. `named`: the user has named the profile. Only
+    without that are the container service and the instance metadata asked, as by AWS's tools.
     """
     configured = {**_configured(profile, environment), **(section or {})}
     if command := configured.get("credential_process"):
@@ -332,7 +346,7 @@ def _issued(
 
 
 def _scope(options: AwsOptions, profile: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return service and region; BadInput if they are unknown or invalid.
+    """Return service (`es` or `aoss`, as in signatures) and region; BadInput if they are unknown or invalid.
 
     The options come first, then the addresses, and for the region also the environment and the profile.
     """
@@ -386,17 +400,17 @@ def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environ
 
 
 def _key_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of AWS's credentials file."""
+    """Return the path of AWS's credentials file: AWS_SHARED_CREDENTIALS_FILE or the default. It may not exist."""
     return Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser().absolute()
 
 
 def _config_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of AWS's config file."""
+    """Return the path of AWS's config file: AWS_CONFIG_FILE or the default. It may not exist."""
     return Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser().absolute()
 
 
 def _require_profile(profile: str, environment: Mapping[str, str]) -> None:
-    """Refuse a profile that is neither in the credentials file nor in the config file."""
+    """Raise BadInput for a profile that is neither in the credentials file nor in the config file."""
     file, config = _key_file(environment), _config_file(environment)
     known = {*_sections(file), *(name.removeprefix("profile ") for name in _sections(config))}
     if profile in known:
@@ -417,7 +431,7 @@ def _configured(profile: str, environment: Mapping[str, str]) -> Mapping[str, st
 
 
 def _sections(file: Path) -> dict[str, dict[str, str]]:
-    """Return the sections of an INI file; empty if the file does not exist. BadInput if it cannot be read."""
+    """Return section -> key -> value of an INI file; empty if it does not exist. BadInput if it cannot be read."""
     if not file.exists():
         return {}
     parser = configparser.RawConfigParser(default_section="", strict=False)

@@ -27,7 +27,10 @@ class ChangeWatch:
     """
 
     def __init__(self, what: str, nodes: Sequence[Node], within: float, tell: Tell | None = None) -> None:
-        """Start the timeout; `tell` receives the step and its progress at each call."""
+        """Start the timeout of `within` s. `what` names the step in messages; `nodes` must not end meanwhile.
+
+        `tell` receives the step and its progress at each call.
+        """
         self._what = what
         self._nodes = list(nodes)
         self._within = within
@@ -51,7 +54,7 @@ class ChangeWatch:
 
     @property
     def last(self) -> str:
-        """Description of the last state."""
+        """Description of the last state, or `its state is unknown` before the first."""
         return describe(self._last) if self._last else "its state is unknown"
 
     @property
@@ -109,16 +112,22 @@ class ClusterChange:
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses of the members that answer clients."""
+        """`host:port` of the running members that serve clients; see `NodeTable.asked`."""
         return [node.address for node in self.node_table.asked]
 
     def patience(self, what: str, concerned: Sequence[Node]) -> ChangeWatch:
-        """Return a watch for one step. It fails if one of the concerned nodes, or another running node, ends."""
+        """Return a watch for the step `what`. It fails if one of the concerned nodes, or another running node, ends.
+
+        It also fails after `self.within` s.
+        """
         others = [node for node in self.node_table.nodes if node.alive and node not in concerned]
         return ChangeWatch(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
-        """Emit an event for nodes, by the names of their first processes, with the names of remote machines."""
+        """Emit an event of this kind for data nodes, by the names of their first processes.
+
+        Its detail `machines` names their machines, if remote.
+        """
         nodes = [self.node_table.of(number)[0] for number in numbers]
         machines = dict.fromkeys(node.machine.hostname for node in nodes if node.machine and not node.machine.here)
         detail = {"machines": ", ".join(machines)} if machines else {}
@@ -138,7 +147,10 @@ class ClusterChange:
         raise BadInput(f"{node.name} is {how}, {consequence}", remedy=f"{remedy}, and try again")
 
     def equip(self, name: str) -> None:
-        """Apply the CPU quota to a new node if the cluster is throttled, and keep it if the cluster is kept."""
+        """Apply the CPU quota to a new node if the cluster is throttled, and keep it if the cluster is kept.
+
+        The node must be in the node table with a process.
+        """
         process = next(node.process for node in self.node_table.nodes if node.name == name)
         assert process
         if self.throttled:

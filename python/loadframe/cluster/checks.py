@@ -57,7 +57,7 @@ def checks(network: bool) -> Iterator[Check]:
 
 
 def _cores() -> Check:
-    """Check that this process may use more than one core."""
+    """Check that this process may use more than one core; otherwise `limited`."""
     cores = len(os.sched_getaffinity(0))
     if cores > 1:
         return Check("cores", "ok", f"{cores}")
@@ -65,7 +65,7 @@ def _cores() -> Check:
 
 
 def _memory() -> Check:
-    """Check that the available memory suffices for a small node."""
+    """Check that 1 GiB of memory is available for a small node; otherwise `lacking`."""
     import psutil
 
     available = psutil.virtual_memory().available
@@ -75,7 +75,10 @@ def _memory() -> Check:
 
 
 def _disks() -> Iterator[Check]:
-    """Yield checks that the folders of the cache and of clusters are writable, with 1 GiB of free disk space."""
+    """Yield checks that the folders of the cache and of clusters are writable, with 1 GiB of free disk space.
+
+    Otherwise `lacking`.
+    """
     for purpose, folder in (("cache", folders.cache()), ("clusters", folders.state())):
         there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(there).free
@@ -90,7 +93,7 @@ def _disks() -> Iterator[Check]:
 
 
 def _limits() -> Iterator[Check]:
-    """Yield one check: the limiter that nodes would use, or the obstacles of all limiters."""
+    """Yield one check: `ok` with the limiter that nodes would use, or `limited` with the obstacles of all limiters."""
     obstacles = []
     for limiter in limiters():
         obstacle = limiter.obstacle()
@@ -104,7 +107,7 @@ def _limits() -> Iterator[Check]:
 
 
 def _hosts() -> Iterator[Check]:
-    """Yield checks of the optional hosts for nodes."""
+    """Yield a check of each of the hosts netns, ssh and container; `optional` if it cannot be used."""
     network, host = NetnsHost().obstacle, f"--host {NetnsHost.name}"
     if network is None:
         yield Check(host, "ok", "each node can have its own network link, which can be shaped and cut")
@@ -124,7 +127,7 @@ def _hosts() -> Iterator[Check]:
 
 
 def _user() -> Check:
-    """Return the user of servers; `limited` if other processes can read their passwords, `lacking` without a user."""
+    """Check the user of servers: `limited` if other processes can read their passwords, `lacking` without one."""
     try:
         user = LocalHost().server_user()
         named = LocalHost().server_user(named=True)
@@ -142,7 +145,7 @@ def _user() -> Check:
 
 
 def _authentication() -> Check:
-    """Return a note on the stores whose nodes accept every local user."""
+    """Return an `optional` check that names the stores with nodes that accept every local user."""
     kinds = (store for store in stores.stores().values() if not store.administrator)
     open_to_all = ", ".join(store.kind for store in kinds if not store.only_elsewhere)
     return Check(
@@ -154,7 +157,7 @@ def _authentication() -> Check:
 
 
 def _java() -> Check:
-    """Return the Java runtime of this machine; `lacking` if there is none."""
+    """Check that this machine has a Java runtime; otherwise `lacking`."""
     try:
         runtime = java.find(0, None)
     except LoadframeError as error:
@@ -163,7 +166,10 @@ def _java() -> Check:
 
 
 def _software() -> Iterator[Check]:
-    """Yield an optional check for each installed and embedded version of a store, with the size of its download."""
+    """Yield a check of each installed version of a store (`ok`), and of each embedded one.
+
+    An embedded version is `ok` if it is in the cache, otherwise `optional`, with the size of its download.
+    """
     for store in stores.stores().values():
         if store.versions and (present := store.found_here()):
             finding = f"installed in {present.home}; nodes use it unless --version or --home selects another"
@@ -176,7 +182,7 @@ def _software() -> Iterator[Check]:
 
 
 def _files() -> Check:
-    """Check the limit of open files."""
+    """Check the hard limit of open files; `limited` if a loaded node may need more."""
     machine = Machine.here()
     if machine.opens_enough:
         return Check("open files", "ok", "unlimited" if machine.files < 0 else f"{machine.files}")
@@ -185,7 +191,7 @@ def _files() -> Check:
 
 
 def _programs() -> Iterator[Check]:
-    """Yield optional checks of the programs that benchmarks need."""
+    """Yield checks of the programs that benchmarks need, wrk and nginx; `optional` if one is missing."""
     for program in ("wrk", "nginx"):
         path = shutil.which(program)
         remedy = None if path else f"install the package {program}; only `make bench` needs it"
@@ -195,7 +201,7 @@ def _programs() -> Iterator[Check]:
 def _registry() -> Check:
     """Check the registry by downloading the smallest file of the supported versions.
 
-    A failure is `optional` if all versions are in the cache.
+    A failure is `optional` if all versions are in the cache, otherwise `lacking`.
     """
     distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
     smallest = min((jar for distribution in distributions for jar in distribution.files), key=lambda jar: jar.size)

@@ -51,7 +51,10 @@ class Cluster(ClusterView):
     def __init__(
         self, store: Store, node_table: NodeTable, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
-        """Use `start`, `attach` or `load` instead. `attached` is the size of a cluster that loadframe did not start."""
+        """Use `start`, `attach` or `load` instead.
+
+        `attached` is the size of a cluster that loadframe did not start, which has no `folder`.
+        """
         super().__init__(store, node_table, attached=attached)
         #: Folder of the cluster, or None if loadframe did not start it.
         self._folder = folder
@@ -266,22 +269,31 @@ class Cluster(ClusterView):
 
     @staticmethod
     def recorded_version(name: str) -> str:
-        """Return the version of a named cluster, running or not; BadInput if it does not exist."""
+        """Return the version of a named cluster, running or not; BadInput if it does not exist.
+
+        The text `None` if the record has no version.
+        """
         return str(named.existing(name).facts.get("version"))
 
     @staticmethod
     def runs(name: str) -> bool:
-        """Return whether a node of a named cluster runs; BadInput if the cluster does not exist."""
+        """Return whether a node of a named cluster runs on a reachable machine; BadInput if it does not exist."""
         return named.existing(name).running
 
     @staticmethod
     def name_at(addresses: Collection[str]) -> str | None:
-        """Return the name of the running named cluster with one of these `host:port`; None if there is none."""
+        """Return the name of the running named cluster with one of these `host:port`; None if there is none.
+
+        A cluster whose state is unknown counts as running.
+        """
         return named.at(addresses)
 
     @classmethod
     def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:
-        """Stop a named cluster if it runs, start it with its data and that number of nodes, and return it."""
+        """Stop a named cluster if it runs, start it with its data and that number of nodes, and return it.
+
+        BadInput if it does not exist; other errors as `start`.
+        """
         if cls.runs(name):
             report(f"stopping cluster {name}")
             cls.load(name).stop()
@@ -289,7 +301,10 @@ class Cluster(ClusterView):
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """Return a named cluster that runs; BadInput if it does not exist, is stopped, or its state is unknown."""
+        """Return a named cluster that runs; BadInput if it does not exist, is stopped, or its state is unknown.
+
+        It continues to run when its context is left.
+        """
         saved = named.existing(name)
         if not saved.running and saved.unknown:
             raise BadInput(
@@ -379,10 +394,11 @@ class Cluster(ClusterView):
             return shrink(self._change(report, within, tell), numbers)
 
     def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
-        """Change the number of nodes of an existing cluster with its scale command; return the names of those nodes.
+        """Change the number of nodes of an existing cluster to `nodes` with its scale command.
 
-        Waits until the data is balanced, and emits events. Empty without a change. BadInput without a command or for
-        fewer than one node. StoreFailed if the store does not have that number of nodes in time.
+        Returns the names of the added or removed nodes; empty without a change. Waits until the data is balanced, and
+        emits events. BadInput without a command or for fewer than one node. StoreFailed if the store does not have that
+        number of nodes in time.
         """
         if self._scale is None:
             raise BadInput(
@@ -494,9 +510,9 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
-        """Drop all packets on a node's link, in both directions, and emit an event.
+        """Drop all IPv4 packets on a node's link, in both directions, and emit an event.
 
-        BadInput unless the host is netns.
+        BadInput for an unknown name, a node that does not run, and unless the host is netns.
         """
         with self._node_table.held():
             node, link = self._linked(name)
@@ -507,7 +523,7 @@ class Cluster(ClusterView):
     def restore(self, name: str) -> None:
         """Undo a cut of a node's link, and emit an event; the link's shape is kept.
 
-        BadInput unless the host is netns.
+        BadInput for an unknown name, a node that does not run, and unless the host is netns.
         """
         with self._node_table.held():
             node, link = self._linked(name)
@@ -518,7 +534,8 @@ class Cluster(ClusterView):
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
         """Set the delay (s, one way), packet loss (share) and rate (bytes/s) of a node's link, and emit an event.
 
-        Applies in each direction and replaces the previous shape. BadInput unless the host is netns.
+        Applies in each direction and replaces the previous shape. BadInput for an unknown name, a node that does not
+        run, and unless the host is netns.
         """
         shape = Shape(delay, loss, rate)
         with self._node_table.held():
@@ -542,7 +559,7 @@ class Cluster(ClusterView):
         return node, link
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change store settings at run time, and emit an event; BadInput for settings that require a restart."""
+        """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart."""
         self.store.configure(self.addresses, settings)
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
@@ -578,7 +595,10 @@ class Cluster(ClusterView):
                 yield
 
     def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
-        """Return the context of a change: `within` is the timeout of each step, s, and `tell` receives progress."""
+        """Return the context of a change: `within` is the timeout of each step, s, and `tell` receives progress.
+
+        BadInput for an attached cluster, and for one without the password that its store requires.
+        """
         assert self._folder
         return ClusterChange(
             store=self.store,
@@ -604,7 +624,7 @@ class Cluster(ClusterView):
     def throttle(self, on: bool) -> None:
         """Apply (`on`) or lift the CPU quota and disk limits of all nodes, also for nodes that start later.
 
-        A preparation phase lifts them.
+        A preparation phase lifts them. LoadframeError if that fails for a running node.
         """
         for node in self._node_table.nodes:
             if node.process:
@@ -612,7 +632,7 @@ class Cluster(ClusterView):
         self._throttled = on
 
     def console(self) -> str | None:
-        """Return a command line that connects to a named cluster, or None if the store has no console.
+        """Return a command line that connects to the cluster; None without a name or password, or a console.
 
         It contains the path of the password file, not the password.
         """
@@ -631,9 +651,9 @@ class Cluster(ClusterView):
         self._ours = False
 
     def stop(self) -> None:
-        """Stop all nodes of a cluster that loadframe started. The data is kept if it has a name.
+        """Stop all nodes of a cluster that loadframe started. The data is kept if it has a name, else removed.
 
-        Waits for a change in another thread, and stops the nodes that it started.
+        Waits up to 60 s for a change in another thread, and stops the nodes that it started. Later changes are refused.
         """
         self._stop_nodes()
         self._node_table.write()
@@ -641,7 +661,7 @@ class Cluster(ClusterView):
     def _stop_nodes(self) -> None:
         """Stop all nodes, and then those that a change in progress has started meanwhile.
 
-        Waits up to _LAST_CHANGE seconds for the change. Removes the folder of a cluster without a name.
+        Waits up to 60 s for the change. Removes the folder of a cluster without a name.
         """
         self._ours, self._stopped = False, True
         with contextlib.suppress(LoadframeError):
@@ -658,7 +678,7 @@ class Cluster(ClusterView):
 
     @staticmethod
     def _stop_processes(processes: Sequence[Process]) -> None:
-        """Lift the limits of processes, make all stop at once, and wait until they have ended."""
+        """Lift the limits of processes, make all stop at once, also paused ones, and wait until they have ended."""
         for process in processes:
             # Lift the quota, because a throttled server shuts down slowly. Ignore errors: it stops anyway.
             with contextlib.suppress(LoadframeError):

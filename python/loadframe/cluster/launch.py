@@ -43,7 +43,7 @@ def start(
     state: State = State.SETTLED,
     size: int | None = None,
 ) -> None:
-    """Start further processes; add each to the node table as soon as it runs.
+    """Start further processes; add each to the node table, with `state`, as soon as it runs.
 
     `folder` is the cluster's folder on this machine. `founding`: the processes form a new cluster; otherwise they join.
     `password` is that of the store's administrator, or empty. `size` is the number of nodes after this start, by
@@ -176,9 +176,9 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
 
 
 def limits_in_force(host: Host, limits: Limits, folder: Path, report: Report) -> tuple[str, str | None]:
-    """Return the names of the limiters, and the reason if limits cannot be enforced, else None.
+    """Return the names of the limiters, joined by `, `, and the reason if limits cannot be enforced, else None.
 
-    Report a warning then.
+    In that case, report a warning. `folder` is the cluster's folder on this machine.
     """
     results = {machine.hostname: machine.limited_by(limits, machine.folder(folder)) for machine in host.machines}
     how = ", ".join(sorted({how for how, _ in results.values()}))

@@ -50,7 +50,10 @@ class Moved:
         self._node_table, self._saved, self._moves = node_table, saved, moves
 
     def commit(self, report: Report) -> None:
-        """Make the new location permanent in the record, and remove the original data."""
+        """Make the new location permanent in the record, and remove the original data.
+
+        Originals on unreachable machines are reported, and stay in the record as copies to remove.
+        """
         record = self._saved.spec.to_record()
         moves = [move for move in self._moves if move.copied]
         former = [Copy(move.node.name, str(move.node.on), str(move.node.folder), record) for move in moves]
@@ -89,7 +92,7 @@ def clear(node_table: NodeTable, report: Report) -> None:
 
 
 def _clear(copy: Copy, node: Node | None) -> None:
-    """Remove a copy, unless it is the node's current folder under another name."""
+    """Remove a copy, unless it is the node's current folder under another name; LoadframeError if unreachable."""
     place, token = Path(copy.folder), token_hex(8)
     if node is None or node.machine is None or node.folder is None:
         copy.place().call(copying.discard, place)
@@ -159,9 +162,9 @@ def _require_movable(
 
 
 def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
-    """Return each node's machine: the one with its data, if it belongs to the host, or another with a free slot.
+    """Return node name -> machine: the one with its data, if it belongs to the host, or another with a free slot.
 
-    The first `staying` numbers get regular places, see `move`.
+    The first `staying` numbers get regular places, see `move`. BadInput if there is no place.
     """
     known = {machine.hostname: machine for machine in host.machines}
     numbers = sorted({node.number for node in nodes if node.number is not None})
@@ -204,7 +207,7 @@ def _temporary(store: Store, host: Host, taken: Sequence[str]) -> Machine:
 def bring_home(name: str, report: Report) -> None:
     """Transfer the data of a stopped cluster to this machine, which then becomes its default host.
 
-    BadInput, with nothing changed, if it runs or `move` refuses.
+    BadInput, with nothing changed, if it does not exist, runs, was never ready, or `move` refuses.
     """
     saved = named.existing(name)
     if saved.running or not saved.formed:
@@ -289,7 +292,10 @@ def _missing(node: Node) -> BadInput:
 def _send(
     source: Machine, folder: Path, target: Machine, draft: Path, entries: Sequence[copying.Entry], stop: threading.Event
 ) -> None:
-    """Send a folder's files to a machine that does not see them; LoadframeError if `stop` is set."""
+    """Send a folder's files in pieces to a machine that does not see them; LoadframeError if `stop` is set.
+
+    Folders and links are left out.
+    """
     for entry in entries:
         if entry.folder or entry.link is not None:
             continue

@@ -66,13 +66,16 @@ def folder_of(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """Return the names of all clusters, except clusters on another machine that shares the state folder."""
+    """Return the sorted names of all clusters, except clusters on another machine that shares the state folder."""
     records = (folders.state() / "clusters").glob(f"*/{_RECORD}")
     return sorted(path.parent.name for path in records if _elsewhere(path) is None)
 
 
 def _elsewhere(path: Path) -> str | None:
-    """Return the host name of another machine on which the nodes run, by the record at `path`, or None."""
+    """Return the host name of another machine on which the nodes run, by the record at `path`.
+
+    None if they run on this machine or not at all, or if the record cannot be read.
+    """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         runs = json.loads(path.read_text())["runs_on"]
         if runs and runs["identity"] != identity.machine():
@@ -84,7 +87,8 @@ def _elsewhere(path: Path) -> str | None:
 def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
     """Lock a named cluster for one command and yield its folder, which may not exist.
 
-    `report` is called with a message if another command has the lock.
+    Waits while another command has the lock; `report` is called with a message before that. BadInput for an invalid
+    name.
     """
     parent = folders.make(folder_of(name).parent)
     folders.shut(parent)
@@ -96,7 +100,7 @@ def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def record_locked(name: str) -> Iterator[None]:
-    """Lock a cluster's record for one read, edit and write.
+    """Lock a cluster's record for one read, edit and write; wait while another command has the lock.
 
     Unlike `locked`, it is held only for milliseconds, so that a node can be killed while the cluster grows.
     """
@@ -106,12 +110,15 @@ def record_locked(name: str) -> Iterator[None]:
 
 
 def record_of(name: str) -> Path:
-    """Return the record file of a named cluster."""
+    """Return the path of the record file of a named cluster, which may not exist; BadInput for an invalid name."""
     return folder_of(name) / _RECORD
 
 
 def save(saved: SavedCluster) -> None:
-    """Write a cluster's record atomically. Only for NodeTable, while it holds the record's lock."""
+    """Write a cluster's record atomically; BadInput if it cannot be written. The spec must have a name.
+
+    Only for NodeTable, while it holds the record's lock.
+    """
     spec, nodes = saved.spec, saved.nodes
     assert spec.name
     ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
@@ -249,7 +256,7 @@ def _same(node: Node | None, entry: Mapping[str, Any]) -> Node | None:
 
 
 def _reach(machines: Collection[Machine]) -> None:
-    """Connect to remote machines concurrently. Failures are available from Machine.trouble."""
+    """Connect to the remote machines among these, concurrently. Failures are available from Machine.trouble."""
     remote = {machine.hostname: machine for machine in machines if not machine.here}
     if remote:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -268,7 +275,10 @@ def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
 
 
 def existing(name: str) -> SavedCluster:
-    """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none."""
+    """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none.
+
+    Other errors as `load`.
+    """
     saved = load(name)
     if saved is None:
         known = names()
@@ -297,9 +307,9 @@ def at(addresses: Collection[str]) -> str | None:
 
 
 def delete(name: str) -> list[str]:
-    """Delete the folders of a stopped cluster, with its data, on all its machines.
+    """Delete the folders of a cluster, with its data, on all its machines; do nothing if it does not exist.
 
-    Returns one sentence for each node folder that is unreachable and so stays.
+    Does not check that it is stopped. Returns one sentence for each node folder that is unreachable and so stays.
     """
     saved = load(name)
     if saved is None:
@@ -309,9 +319,10 @@ def delete(name: str) -> list[str]:
 
 
 def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequence[Copy] = ()) -> list[str]:
-    """Remove a cluster's folder here, and its nodes' folders and copies on each machine.
+    """Remove a cluster's `folder` here, and the folders of these nodes and copies on their machines.
 
-    Returns one sentence for each folder that is unreachable and so stays.
+    Removes the folder of the cluster on each reachable machine of the host, too. Returns one sentence for each folder
+    that is unreachable and so stays.
     """
     left = []
     for node in nodes:

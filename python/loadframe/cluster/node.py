@@ -80,12 +80,12 @@ class Node:
 
     @property
     def on(self) -> str | None:
-        """Host name of the machine on which loadframe started it."""
+        """Host name of the machine on which loadframe started it, or None if it did not start it."""
         return self.machine.hostname if self.machine else None
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server on its machine."""
+        """Process id of the server on its machine, or None without a process."""
         return self.process.pid if self.process else None
 
     @property
@@ -95,11 +95,11 @@ class Node:
 
     @property
     def log(self) -> Path | None:
-        """Log file on its machine."""
+        """Path of its log file on its machine, or None if loadframe did not start it."""
         return log_of(self.folder) if self.folder else None
 
     def log_end(self, lines: int = 20) -> str:
-        """Return the last lines of the log, without Java stack frames, which would hide the cause.
+        """Return the last `lines` lines of the log, without empty lines and Java stack frames that hide the cause.
 
         Empty without a log; a remark in parentheses if it cannot be read.
         """
@@ -114,5 +114,5 @@ class Node:
 
 
 def log_of(folder: Path) -> Path:
-    """Return the log file in a node's folder."""
+    """Return the path of the log file in a node's folder."""
     return folder / "node.log"

@@ -29,7 +29,10 @@ class NodeTable:
         formed: bool = False,
         copies: Sequence[named.Copy] = (),
     ) -> None:
-        """Hold these nodes. `facts` are recorded values, such as the version. Without `spec`, nothing is recorded."""
+        """Hold these nodes. `facts` are recorded values, such as the version. Without `spec`, nothing is recorded.
+
+        `formed`: the cluster was ready once. `copies` are obsolete copies of nodes' data.
+        """
         self.spec = spec
         self.facts = dict(facts)
         #: Whether the cluster was ready once.
@@ -47,12 +50,15 @@ class NodeTable:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All processes, including companions."""
+        """All processes, including companions, in order of creation."""
         return self._nodes
 
     @property
     def asked(self) -> list[Node]:
-        """Running members that serve clients; all such members if none runs, so that errors name them."""
+        """Running members that serve clients; all such members if none runs, so that errors name them.
+
+        In order of creation. Nodes that join, or have left, are no members.
+        """
         serving = [node for node in self._nodes if node.serves and node.state not in (State.JOINING, State.LEFT)]
         return [node for node in serving if node.alive] or serving
 
@@ -89,7 +95,7 @@ class NodeTable:
             self.update(put=[change(node) for node in self._nodes if node.name in names], size=size)
 
     def advance(self, nodes: Collection[Node], state: State, size: int | None = None) -> None:
-        """Set the state of nodes, except killed ones, and the target size, if given, also in the record."""
+        """Set the state of nodes, except killed ones, and the target size, if given, also in the record; see `edit`."""
         self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
 
     def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
@@ -99,14 +105,14 @@ class NodeTable:
             self._save()
 
     def restore(self, saved: named.SavedCluster) -> None:
-        """Restore spec, facts and nodes of an earlier state, also in the record; copies stay."""
+        """Restore spec, facts and nodes of an earlier state, also in the record; copies stay. `before` becomes None."""
         with self.held():
             self.before = None
             self.spec, self.facts, self._nodes = saved.spec, dict(saved.facts), tuple(saved.nodes)
             self._save()
 
     def write(self) -> None:
-        """Write the record of a named cluster, unless another command has deleted it."""
+        """Write the record of a named cluster, unless another command has deleted it. Does nothing without a name."""
         with self.held() as present:
             if present or self.changing:
                 self._save()
@@ -137,7 +143,7 @@ class NodeTable:
     def held(self) -> Iterator[bool]:
         """Lock the record for one change, apply the changes of other commands, and yield whether a record exists.
 
-        Reentrant in the same thread.
+        Reentrant in the same thread. Yields True for a cluster without a name, and inside another `held`.
         """
         with self._writing:
             if self._holding or self.spec is None or self.spec.name is None:
@@ -161,13 +167,16 @@ class NodeTable:
             self._read = self._changed()
 
     def follow(self) -> None:
-        """Read the record again if another command has changed it."""
+        """Read the record of a named cluster again if another command has changed it; errors as `named.load`."""
         if self.spec and self.spec.name and self._changed() != self._read:
             with self._writing:
                 self._merge_record()
 
     def _merge_record(self) -> bool:
-        """Apply the changes that other commands made to the record, to this object; return whether a record exists."""
+        """Apply the changes that other commands made to the record, to this object; return whether a record exists.
+
+        While `changing`, only the fields of `named.OutsideChange` are read; otherwise all, with errors as `named.load`.
+        """
         assert self.spec and self.spec.name
         self._read = self._changed()
         if self.changing:
@@ -197,7 +206,10 @@ class NodeTable:
 
 
 def _amended(node: Node, amendment: named.OutsideChange | None) -> Node:
-    """Return a node with the fields that other commands changed in the record of the same process."""
+    """Return a node with the fields that other commands changed in the record of the same process.
+
+    Of the states, only KILLED is taken over. Without a change, or of another process, the node itself.
+    """
     if amendment is None or amendment.process != (node.process.record() if node.process else None):
         return node
     state = State.KILLED if amendment.state == State.KILLED else node.state

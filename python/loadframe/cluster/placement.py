@@ -32,7 +32,7 @@ def again(node: Node) -> Planned:
 
 
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
-    """Return the processes of data node `number`."""
+    """Return the processes of data node `number`; the first represents the node."""
     return [Planned(process, number) for process in store.node_processes(number, settings)]
 
 
@@ -78,7 +78,7 @@ def _plan(kind: str, node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def counts(host: Host, nodes: int) -> Counter[str]:
-    """Return the number of nodes per machine name; BadInput if there are not enough slots."""
+    """Return machine name -> number of nodes if the host places `nodes` nodes; BadInput without enough slots."""
     taken: list[str] = []
     for _ in range(nodes):
         taken.append(host.place(taken).hostname)
@@ -86,9 +86,10 @@ def counts(host: Host, nodes: int) -> Counter[str]:
 
 
 def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> list[Machine]:
-    """Return the machine of each process: its previous one, that of its data node, or the next with a free slot.
+    """Return the machine of each process: its previous one, the one of its data node, or the next with a free slot.
 
-    Companions need no slot. They go to the node with which they share limits, or to the first nodes.
+    Companions need no slot. They go to the node with which they share limits, or to the first nodes. `known` are the
+    nodes in the node table. BadInput if there are not enough slots.
     """
     # The record can name a machine of another host than the current one.
     before = {node.name: host.machine(node.on) for node in known if node.on}
@@ -161,10 +162,10 @@ CoreAssignment = dict[int | None, tuple[int, ...]]
 def deal(
     spec: ClusterSpec, planned: Sequence[Planned], machines: Sequence[Machine], known: Sequence[Node]
 ) -> list[tuple[int, ...]]:
-    """Return the cores of each process that will start; empty if it may use all.
+    """Return the cores of each process in `planned`, which will start on the machine at the same place of `machines`.
 
-    The processes of a node, and companions that share its limits, get the same cores. Known nodes keep their cores.
-    Cores are assigned per machine.
+    Empty cores mean all. The processes of a node, and companions that share its limits, get the same cores. Known nodes
+    keep their cores. Cores are assigned per machine. BadInput if there are too few.
     """
     if spec.limits.cores_each is None:
         return [spec.limits.cores or () for _ in planned]
@@ -203,7 +204,7 @@ def _assign_cores(
 ) -> CoreAssignment:
     """Return number -> cores of this machine for these data nodes (None: companions), of a pool for `size` nodes.
 
-    `had` are the cores that nodes already have, by number; a node keeps its own.
+    `had` are the cores that nodes already have, by number; a node keeps its own. BadInput if there are too few.
     """
     dealt: CoreAssignment = {}
     for number in sorted(number for number in numbers if number is not None):
@@ -236,8 +237,9 @@ def assign_endpoints(
 ) -> list[Endpoint]:
     """Return an endpoint for each process on its machine; BadInput if too few ports are free.
 
-    If the nodes of a machine share one address, their ports differ, counting up from the spec's port if it has one. If
-    each has its own address, all use the same ports, those of the nodes in `present`.
+    `machines` and `numbers` (None: companion) describe the processes, in the order of the result. If the nodes of a
+    machine share one address, their ports differ, counting up from the spec's port if it has one. If each has its own
+    address, all use the same ports, those of the nodes in `present`.
 
     `before` are the same processes at their last start. When they return to a running cluster, they keep their ports if
     these are free: the other nodes look for them there, and may need them for an election.
@@ -265,7 +267,8 @@ def _seats_on(
 ) -> list[Endpoint]:
     """Return the endpoints of nodes on one machine, on free ports; nodes with their own addresses share the ports.
 
-    `present` are the cluster's nodes there, and `kept` the ports and peer ports that the nodes had before.
+    `numbers` are the nodes' (None: companion), in the order of the result. `present` are the cluster's nodes there, and
+    `kept` the ports and peer ports that the nodes had before. BadInput if too few ports are free.
     """
     wanted = len(numbers)
     if store.own_address or machine.own_addresses:
@@ -296,9 +299,9 @@ def _seats_on(
 
 
 def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Endpoint]:
-    """Return endpoints with the same ports, those of the nodes in `present`, on machines with one address each.
+    """Return endpoints with the same ports on `machines` with one address each, in their order.
 
-    BadInput if they are in use.
+    The ports are those of the nodes in `present`, or new ones. BadInput if they are in use.
     """
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
@@ -317,9 +320,10 @@ def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present
 def previous_endpoints(
     kind: str, reason: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None
 ) -> list[Endpoint]:
-    """Return the endpoints that nodes had before, for stores whose nodes keep them; BadInput if one is in use.
+    """Return the endpoints that nodes had before, for stores with nodes that keep them; BadInput if one is in use.
 
-    `reason` says why nodes keep them, and `first` is the requested port. Other ports are stored in the nodes' folders.
+    `machines` and `nodes` correspond. `reason` says why nodes keep them. BadInput also if the requested port `first`,
+    or the host, differs from before. Other ports are stored in the nodes' folders.
     """
     kept = f"nodes of {kind} keep their addresses ({reason})"
     if first is not None and first != _port(nodes[0].address):
@@ -342,7 +346,10 @@ def previous_endpoints(
 
 
 def _previous_ports(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
-    """Return the previous ports of processes at the machine's address, or None if one is in use."""
+    """Return the previous ports and the previous peer ports of processes, or None if one is in use.
+
+    None also if a process had another address than the machine's.
+    """
     if any(node.peer_address is None or _host(node.address) != machine.address for node in nodes):
         return None
     ports = [_port(node.address) for node in nodes]
@@ -370,7 +377,7 @@ def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str])
 
 
 def _distinct(machine: Machine, wanted: int, taken: set[int]) -> list[int]:
-    """Return `wanted` free ports of a machine that are not in `taken`."""
+    """Return `wanted` free ports of a machine that are not in `taken`; BadInput if too few are free."""
     return [port for port in machine.free_ports(wanted + len(taken)) if port not in taken][:wanted]
 
 

@@ -79,7 +79,10 @@ def credentials(
 
 
 def read_secret(file: Path, warn: Warn) -> str:
-    """Return the secret in a file, without the line's end; BadInput if the file is unreadable or empty."""
+    """Return the secret in a file, without the line's end; BadInput if the file is unreadable, no text or empty.
+
+    `warn` is called if other users can read the file.
+    """
     try:
         text = read_input(file, _MAX_SIZE).decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -94,7 +97,7 @@ def read_secret(file: Path, warn: Warn) -> str:
 
 
 def warn_if_open(file: Path, warn: Warn) -> None:
-    """Warn if other users of this machine can read a file that holds a secret."""
+    """Warn if other users of this machine can read a file that holds a secret; OSError if the file is missing."""
     mode = file.stat().st_mode
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         warn(f"other users can read the secret in {file} (mode {stat.S_IMODE(mode):o}): run chmod 600 {file}")
@@ -130,7 +133,7 @@ def _renewable(file: Path) -> Path | None:
 
 
 def _visible(secret: str, where: str) -> str:
-    """Return the secret; BadInput if an HTTP header cannot carry it."""
+    """Return the secret; BadInput, with `where`, unless it has only visible ASCII characters, as in HTTP headers."""
     if not all("!" <= character <= "~" for character in secret):
         raise BadInput(
             "the secret contains spaces, line breaks or non-ASCII characters", where=where, remedy="copy it again"
@@ -188,7 +191,10 @@ def _proxied(addresses: Sequence[str], scheme: str) -> list[tuple[str, Proxy]]:
 
 
 def require_reachable(addresses: Sequence[str], access: Access = OPEN) -> None:
-    """Raise BadInput, with all addresses that do not accept connections, if there are any. Uses no proxy."""
+    """Raise BadInput, with all addresses that do not accept connections within 5 s, if there are any.
+
+    Uses no proxy. `access` is only for the remedy.
+    """
     refused = []
     for address in addresses:
         try:
@@ -208,7 +214,7 @@ def require_reachable(addresses: Sequence[str], access: Access = OPEN) -> None:
 def require_protocol(store: Store, addresses: Sequence[str]) -> None:
     """Raise BadInput if the first address speaks the protocol of another store than `store`. Uses no TLS and no proxy.
 
-    A server whose protocol is not recognized is accepted.
+    A server whose protocol is not recognized is accepted, and so is any server if the store has no known protocol.
     """
     kinds = {other.kind: other.greeting for other in stores.stores().values() if other.greeting}
     expected = "HTTP" if store.speaks_http else store.kind
@@ -230,7 +236,8 @@ def require_protocol(store: Store, addresses: Sequence[str]) -> None:
 def _protocol(address: str, greetings: Mapping[str, tuple[bytes, bytes]], expected: bytes) -> str | None:
     """Return the name of the greeting that a server answers, or `HTTP`; None if it is not recognized or silent.
 
-    Sends the greeting `expected` first, so that a server of the expected product gets no other.
+    `greetings` are name -> (bytes to send, pattern of the answer). Sends the greeting `expected` first, so that a
+    server of the expected product gets no other.
     """
     protocols: dict[bytes, dict[str, bytes]] = {expected: {}, _HTTP: {}}
     # Text first: servers of text protocols wait for the end of a line in binary greetings.
@@ -247,7 +254,7 @@ def _protocol(address: str, greetings: Mapping[str, tuple[bytes, bytes]], expect
 
 
 def _answer(address: str, greeting: bytes) -> bytes:
-    """Return the beginning of a server's answer to the first bytes of a connection; empty without one within 1 s."""
+    """Return up to 4 KiB of a server's answer to the first bytes of a connection; empty without one within 1 s."""
     with contextlib.suppress(OSError), socket.create_connection(split_address(address), timeout=1.0) as connection:
         connection.sendall(greeting)
         return connection.recv(4096)
@@ -274,7 +281,7 @@ def _resolved(addresses: Collection[str]) -> set[str]:
 
 
 def _check_scheme(store: Store, hosts: str) -> None:
-    """Refuse a URL with the scheme of another store, such as `redis://` with --store opensearch."""
+    """Raise BadInput for a URL with the scheme of another store, such as `redis://` with --store opensearch."""
     scheme = hosts.strip().partition("://")[0]
     if "://" not in hosts or scheme in ("http", "https", *store.schemes):
         return

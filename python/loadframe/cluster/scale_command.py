@@ -47,7 +47,7 @@ class ScaleCommand:
     within: float = SCALED_WITHIN
 
     def require(self) -> None:
-        """Raise BadInput if the command lacks `{nodes}` or its program does not exist."""
+        """Raise BadInput if the command lacks `{nodes}`, or its program does not exist or is not executable."""
         if NODES not in self.command:
             raise BadInput(
                 f"the command does not contain {NODES}",
@@ -67,9 +67,10 @@ class ScaleCommand:
             )
 
     def carry_out(self, nodes: int, health: Callable[[], Health], tell: Progress = _quiet) -> list[str]:
-        """Run the command, then wait until the store has `nodes` nodes; return the addresses that it printed.
+        """Run the command, then wait until the store has `nodes` nodes; return the `host:port`s that it printed.
 
-        StoreFailed if the command fails, or if the store does not have that number of nodes within the time limit.
+        `tell` is called every 0.2 s, and `health` once the command has ended. StoreFailed if the command fails, or if
+        the store does not have that number of nodes `within` s after its start. KeyboardInterrupt after an interrupt.
         """
         end = time.monotonic() + self.within
         addresses = self._run(nodes, end, tell)
@@ -84,7 +85,10 @@ class ScaleCommand:
         return addresses
 
     def settle(self, health: Callable[[], Health], tell: Progress = _quiet, *, ready: bool = True) -> None:
-        """Wait until the store moves no data and, with `ready`, is ready; StoreFailed after the time limit."""
+        """Wait until the store moves no data and, with `ready`, is ready; StoreFailed after `within` s.
+
+        `health` and `tell` are called every 0.2 s. KeyboardInterrupt after an interrupt.
+        """
         end = time.monotonic() + self.within
         while (now := health()).moving or (ready and not now.ready):
             if time.monotonic() > end:
@@ -152,13 +156,13 @@ class ScaleCommand:
 
 
 def _text(file: IO[bytes]) -> str:
-    """Return the whole content of a file from its beginning."""
+    """Return the whole content of a file from its beginning, as UTF-8; invalid bytes are replaced."""
     file.seek(0)
     return file.read().decode(errors="replace")
 
 
 def _is_address(line: str) -> bool:
-    """Whether the line is `host:port`."""
+    """Whether the line is `host:port`, without spaces."""
     try:
         split_address(line)
     except BadInput:

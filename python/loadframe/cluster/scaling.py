@@ -24,11 +24,11 @@ from loadframe.store import Store
 
 
 def grow(change: ClusterChange, count: int) -> list[str]:
-    """Add data nodes and return their names once the data is balanced.
+    """Add `count` data nodes, one after the other, and return their names once the data is balanced.
 
-    BadInput, with nothing started, if a node has ended or the store cannot add one. After an interruption, each new
-    node is either a member, or stopped and not part of the cluster. The folder of a failed node stays, for its log,
-    until the cluster is deleted.
+    BadInput, with nothing started, if a node is paused or cut off, or has ended and the store needs it for this, or the
+    store cannot add one. After an interruption, each new node is either a member, or stopped and not part of the
+    cluster. The folder of a failed node stays, for its log, until the cluster is deleted. Emits events.
     """
     for node in change.node_table.nodes:
         if node.alive or not change.store.joins_without_all:
@@ -67,14 +67,17 @@ def grow(change: ClusterChange, count: int) -> list[str]:
 
 
 def join(change: ClusterChange, number: int) -> None:
-    """Make a running node a member of the cluster, and record it as such."""
+    """Make a running node a member of the cluster, record it as such, and emit an event; raise errors of the store."""
     nodes = change.node_table.of(number)
     change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
     _admit(change, number)
 
 
 def balance(change: ClusterChange) -> None:
-    """Distribute the data over all members, wait until that is complete, and mark new members as settled."""
+    """Distribute the data over all members, wait until that is complete, and mark new members as settled.
+
+    Emits an event with the new members. An error, or an interrupt, is reported and raised; the new members remain.
+    """
     moving = [node for node in change.node_table.nodes if node.state == State.BALANCING]
     patience = change.patience("balancing the data", moving)
     change.report("balancing the data")
@@ -93,7 +96,10 @@ def balance(change: ClusterChange) -> None:
 
 
 def _admit(change: ClusterChange, number: int) -> None:
-    """Record a node as a member, apply CPU quota and lifetime of the cluster to it, and emit the event."""
+    """Record a node as a member, apply CPU quota and lifetime of the cluster to it, and emit the event.
+
+    The target size grows by one.
+    """
     nodes = change.node_table.of(number)
     for node in nodes:
         assert node.process
@@ -183,10 +189,11 @@ _FAREWELL = 5.0
 
 
 def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
-    """Remove data nodes one after the other, and return their names.
+    """Remove data nodes one after the other, wait until the data is balanced, and return their names.
 
-    BadInput, with nothing changed, if the store needs one of them, one has ended, or another running node is paused or
-    cut off, so that it cannot take data. If a removal is interrupted before its data is moved, the node stays a member.
+    BadInput, with nothing changed, if none would remain, one has ended, or a running node is paused or cut off.
+    BadInput also if the store needs one of them; those before it are removed then. If a removal is interrupted before
+    its data is moved, the node stays a member. Emits events.
     """
     if len(numbers) >= len(change.node_table.numbers):
         raise BadInput(
@@ -207,7 +214,7 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
 
 
 def _drain(change: ClusterChange, number: int) -> None:
-    """Move a node's data to the others, and mark it as LEFT; its process still runs.
+    """Emit an event, move a node's data to the others, and mark it as LEFT; its process still runs.
 
     If the store refuses, restore the node's state. After any other error, including an interrupt, ask the store to keep
     the node, and mark it as SETTLED. The error is raised.
@@ -255,7 +262,7 @@ def depart(change: ClusterChange, number: int) -> None:
 
 
 def settle(change: ClusterChange, software: Software) -> None:
-    """Restart surplus voting nodes without a vote, one after the other. Their data stays in place."""
+    """Restart surplus voting nodes without a vote, one after the other; wait until each is ready. Their data stays."""
     for node in _surplus(change.store, change.node_table.nodes, change.spec.nodes):
         change.report(f"restarting {node.name} without its vote")
         change.store.resign(change.addresses, node.member())
@@ -282,7 +289,10 @@ def settle(change: ClusterChange, software: Software) -> None:
 
 
 def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
-    """Return the data nodes with a vote beyond the number that a cluster of `size` nodes needs, newest first."""
+    """Return the data nodes with a vote beyond the number that a cluster of `size` nodes needs, newest first.
+
+    Empty for a store in which all nodes vote.
+    """
     wanted = store.electors(size)
     elected = [(node.number, node) for node in nodes if node.elects and node.number is not None]
     ordered = [node for _, node in sorted(elected, key=lambda pair: (pair[0], pair[1].name))]
@@ -339,7 +349,10 @@ def _state(change: ClusterChange, number: int) -> State:
 
 
 def _finish(change: ClusterChange, number: int) -> None:
-    """Complete an interrupted change of a node: finish its join or its departure, or cancel a move of its data."""
+    """Complete an interrupted change of a node: finish its join or its departure, or cancel a move of its data.
+
+    Does nothing in other states.
+    """
     nodes = change.node_table.of(number)
     match nodes[0].state:
         case State.JOINING:

@@ -44,7 +44,10 @@ class Software:
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version of the installation in `home`, or the spec's or the default version; PATH is not searched."""
+    """Return the version of the installation in `home`, or the spec's or the default version; PATH is not searched.
+
+    Empty if the store has no embedded version. BadInput as `_installed`.
+    """
     if spec.home and (installation := _installed(store, spec)):
         return installation.version
     return spec.version or next(iter(store.versions), "")
@@ -178,12 +181,15 @@ def require_reads(software: Software, before: str, folder: Path) -> None:
 
 
 def _parts(version: str) -> list[int]:
-    """Return the numbers of a version for comparison, without name and suffix."""
+    """Return the numbers of a version for comparison, without name and suffix: [3, 8, 0] for `opensearch 3.8.0-rc1`."""
     return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
 
 
 def server_user(machine: Machine, store: Store) -> int | None:
-    """Return the numeric user of the store's nodes on a machine, or None for the current user."""
+    """Return the numeric user of the store's nodes on a machine, or None for the current user.
+
+    BadInput if the store refuses root, and the machine, as root, has no other user.
+    """
     if store.refuses_root:
         return machine.server_user(named=store.needs_account)
     if not store.own_user:

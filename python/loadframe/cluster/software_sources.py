@@ -112,7 +112,10 @@ _UNPACKED = 4
 
 
 def mirror(store: str) -> str:
-    """Return the name of the environment variable for the URL of a mirror of the vendor's folder."""
+    """Return the name of the environment variable for the URL of a mirror of the vendor's folder.
+
+    Example: LOADFRAME_MIRROR_MONGODB for `mongodb`.
+    """
     return f"LOADFRAME_MIRROR_{store.upper()}"
 
 
@@ -152,7 +155,7 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
 
 
 def _published(offer: Offer, url: str, otherwise: str) -> str:
-    """Return the checksum from the file next to the archive at `url`.
+    """Return the hexadecimal checksum from the file next to the archive at `url`.
 
     BadInput if it does not exist, LoadframeError if it is invalid. `otherwise` is a further remedy in messages.
     """
@@ -193,9 +196,10 @@ class StoppedError(Exception):
 
 
 def download_jar(jar: Jar, staging: Path, count: Callable[[int], None], stop: threading.Event) -> Path:
-    """Download a file into the staging folder. `count` receives the bytes as they arrive, negative if discarded.
+    """Download a file into the staging folder, without verifying its checksum, and return its path.
 
-    LOADFRAME_MAVEN is the URL of a mirror. Raises RegistryError, or StoppedError once `stop` is set.
+    `count` receives the bytes as they arrive, negative if discarded. LOADFRAME_MAVEN is the URL of a mirror. Raises
+    RegistryError, or StoppedError once `stop` is set.
     """
     # Imported here because the client of the registry takes 0.3 s to import.
     import requests

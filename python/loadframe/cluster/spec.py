@@ -72,7 +72,10 @@ class ClusterSpec:
     encryption: Encryption = Encryption.NONE  #: connections that use TLS, with generated certificates
 
     def __post_init__(self) -> None:
-        """Make a path in `store` absolute; refuse invalid names, numbers, racks and paths, and links without netns."""
+        """Make a path in `store` absolute; BadInput for invalid names, numbers, racks and paths.
+
+        BadInput also for a link shape without the host netns.
+        """
         # Absolute, because a later command can run in another folder.
         object.__setattr__(self, "store", below(self.store, Path.cwd()))
         if self.link and self.host != NetnsHost.name:
@@ -110,11 +113,11 @@ class ClusterSpec:
 
     @property
     def shares_cores(self) -> bool:
-        """Whether its nodes may use all cores of this machine."""
+        """Whether its nodes may use all cores of this machine; False on a host of several machines."""
         return self.host in choice.HOSTS and self.limits.cores is None and self.limits.cores_each is None
 
     def rack_of(self, number: int | None) -> str:
-        """Return the rack of a data node; empty without racks or for a companion."""
+        """Return the rack of a data node, by its number in turn; empty without racks or for a companion (None)."""
         return self.racks[number % len(self.racks)] if self.racks and number is not None else ""
 
     def place(self) -> Host:
@@ -155,7 +158,10 @@ class ClusterSpec:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
-        """Return the spec in a record of `to_record`; BadInput if it is invalid."""
+        """Return the spec in a record of `to_record`; BadInput if it is invalid.
+
+        KeyError or TypeError if keys are missing or unknown.
+        """
         limits: dict[str, Any] = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each", "disk")}
         rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])

@@ -43,21 +43,27 @@ class File:
 
 @cache
 def listing(folder: Path) -> tuple[File, ...]:
-    """Return all files, links and folders below a folder, with checksums; the result is cached."""
+    """Return all files, links and folders below a folder, by name, parents first, with the checksums of files.
+
+    Other entries are skipped. The result is cached in this process, even if the folder changes.
+    """
     with nofollow.folder(folder) as top:
         entries = nofollow.walk(top)
         return tuple(_file(entry, folder) for entry in entries if entry.is_link or entry.is_file or entry.is_folder)
 
 
 def system(kind: str) -> FoundInstallation | None:
-    """Return the installation that the store finds on this machine without a given home, or None."""
+    """Return the installation that a kind of store finds on this machine without a given home, or None."""
     return stores.find(kind).installation(None)
 
 
 def require_machines(
     store: Store, settings: Mapping[str, Any], memory: int | None, machines: Sequence[Machine]
 ) -> None:
-    """Raise BadInput, with the machine's name, if a machine would refuse a node of this store."""
+    """Raise BadInput, with the machine's name, if a machine would refuse a node of this store.
+
+    `memory` is the memory limit of a node in bytes, or None.
+    """
     for machine in machines:
         if store.refuses_root:
             machine.server_user(named=store.needs_account)
@@ -68,12 +74,15 @@ def require_machines(
 
 
 def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-    """Raise BadInput if this machine cannot run a node; see Store.require_machine."""
+    """Raise BadInput if this machine cannot run a node of a kind of store; see Store.require_machine."""
     stores.find(kind).require_machine(settings, memory, address)
 
 
 def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> dict[str, Path]:
-    """Return host name -> folder of the store in the machine's system; BadInput if a version differs."""
+    """Return host name -> folder of the store in the machine's system.
+
+    `kind` is the kind of store. BadInput if a machine lacks it or has another version than `version`.
+    """
     places = {}
     for machine in machines:
         present = machine.call(system, kind)
@@ -90,10 +99,10 @@ def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> d
 def bring(
     machines: Sequence[Machine], place: Path, name: str, user: Mapping[str, int | None], report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """Copy a folder to each machine that lacks it, and return host name -> folder.
+    """Copy the folder `place` to each machine that lacks it, and return host name -> folder there.
 
-    `name` is the software in messages, `user` maps host names to the user who must be able to access it. BadInput if
-    disk space is lacking.
+    `name` is the software in messages. `user` maps host names to the id of the user who must be able to access it, or
+    None. BadInput if disk space is lacking.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         jobs = {m.hostname: pool.submit(_copy_to, m, place, name, user[m.hostname], report) for m in machines}
@@ -144,7 +153,10 @@ def _sha256(folder: Path, name: str) -> str:
 
 
 def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
-    """Whether this machine has the same folder at the same path, accessible for the user."""
+    """Whether this machine has the same files at the same path, accessible for the user (None: not checked).
+
+    Further files do not matter.
+    """
     if not place.is_dir() or (user is not None and not folders.reachable(place, user)):
         return False
     return all(_same(place, file) for file in files)
@@ -184,7 +196,7 @@ def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
 
 
 def _append(draft: Path, name: str, piece: bytes) -> None:
-    """Append a piece to a file below the draft of a copy."""
+    """Append bytes to a file below the draft of a copy, created if missing; BadInput if the disk is full."""
     with folders.writing("a copy of the store's software", draft / name):
         nofollow.append(draft, name, piece)
 
@@ -192,7 +204,8 @@ def _append(draft: Path, name: str, piece: bytes) -> None:
 def _verify_and_place(draft: Path, target: Path, files: Sequence[File]) -> None:
     """Verify the copied files, set their modes, and move them to `target`; keep an existing `target`.
 
-    LoadframeError, with the copy removed, if a file differs.
+    Creates links and empty folders; all users can read the result. LoadframeError, with the copy removed, if a file
+    differs.
     """
     for file in files:
         if file.folder:

@@ -140,7 +140,7 @@ def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 
 
 def losses(node_table: NodeTable) -> list[str]:
-    """Return nodes that ended without being killed on purpose, one sentence each."""
+    """Return one sentence for each node that ended without being killed on purpose; omit nodes of unknown state."""
     known = [node for node in node_table.nodes if not node.unknown]
     return [_end_message(node) for node in known if not node.alive and node.state != State.KILLED]
 
@@ -177,7 +177,7 @@ def _end_message(node: Node) -> str:
 
 
 def _cause(node: Node) -> str:
-    """Return the known cause of a node's end, to follow `has ended`."""
+    """Return the known cause of a node's end, to follow `has ended`; empty if it is unknown."""
     if node.state == State.KILLED:
         return ", killed on purpose"
     status = node.process.exit_status() if node.process else None
@@ -189,7 +189,7 @@ class ClusterView:
     """Read access to a cluster, whether loadframe started it or not."""
 
     def __init__(self, store: Store, node_table: NodeTable, *, attached: int | None = None) -> None:
-        """`attached` is the initial number of nodes of a cluster that loadframe did not start."""
+        """`attached` is the initial number of nodes of a cluster that loadframe did not start, else None."""
         self.store = store
         self._node_table = node_table
         self._attached = attached
@@ -233,7 +233,7 @@ class ClusterView:
 
     @property
     def cores_left(self) -> set[int] | None:
-        """Cores that the nodes leave to the load generator, or None if they share all, or run on other machines."""
+        """Cores that the nodes leave to the load generator; None if none is left, they share all, or run elsewhere."""
         if self.spec is None or (self.spec.limits.cores is None and self.spec.limits.cores_each is None):
             return None
         if not all(machine.here for machine in self.machines):
@@ -264,7 +264,7 @@ class ClusterView:
         self.store.begin_run(self._answering, seed)
 
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
-        """Create a collection from the workload's definition for this store family."""
+        """Create a collection from the workload's definition for this store family, for the target number of nodes."""
         self.store.create_collection(self._answering, name, definition, nodes=self.size)
 
     def has_collection(self, name: str) -> bool:
@@ -280,15 +280,18 @@ class ClusterView:
         return self.store.count(self._answering, name)
 
     def count_having(self, name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Return field -> number of documents of a collection that have it."""
+        """Return field -> number of documents of a collection that have it; BadInput if the store cannot count them."""
         return self.store.count_having(self._answering, name, fields)
 
     def health(self) -> Health:
-        """Return the cluster's health."""
+        """Return the cluster's health; LoadframeError if no node answers."""
         return self.store.health(self._answering)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return node name -> statistics of the node."""
+        """Return node name -> metric -> value of the node; the key `WHOLE` has the cluster's statistics.
+
+        An unknown node has its name in the store, or its address.
+        """
         names = {node.address: node.name for node in self.nodes}
         return {names.get(node, node): figures for node, figures in self.store.statistics(self._answering).items()}
 
@@ -313,7 +316,7 @@ class ClusterView:
         }
 
     def deviations(self) -> list[str]:
-        """Return differences between the running cluster and its spec, one sentence each."""
+        """Return all sentences of `differences`: differences from the spec, then data not in service or being moved."""
         differs, unready = self.differences()
         return differs + unready
 
@@ -348,7 +351,10 @@ class ClusterView:
         return ended
 
     def lost_copies(self) -> list[str]:
-        """Return copies and nodes that the store reports as missing, one sentence each."""
+        """Return copies and nodes that the store reports as missing, one sentence each.
+
+        A cluster that does not answer gives the only sentence.
+        """
         try:
             health = self.health()
         except LoadframeError as error:

@@ -68,28 +68,28 @@ class ExperimentKind(Protocol):
         """Return the factors and their levels as written in the file."""
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
-        """Return the position of a factor, or of one of its levels, in the file."""
+        """Return the position in the file of the factor `name`, or of its level `index` (from 0)."""
 
     def check(self, experiment: "Experiment") -> None:
-        """Raise BadInput for values that contradict each other."""
+        """Raise BadInput, with a position, for values that contradict each other."""
 
     def parameters(self, experiment: "Experiment", treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the parameters of the workload that follow from a treatment."""
+        """Return the workload parameters, by name, that the kind computes from a treatment; empty if none."""
 
     def design(self, experiment: "Experiment") -> Design:
-        """Return the planned runs in their order."""
+        """Return the planned runs in their order; BadInput for more than the maximum number of runs."""
 
     def largest_design(self, experiment: "Experiment") -> Design:
-        """Return the design with the largest number of runs."""
+        """Return the design with the largest number of runs that the experiment may have, for estimates."""
 
     def most_nodes(self, experiment: "Experiment") -> int:
         """Return the number of nodes of the largest cluster."""
 
     def code(self, experiment: "Experiment") -> dict[str, str]:
-        """Return digests of user code that runs execute, by description."""
+        """Return digests of user code that runs execute, by description; empty without such code."""
 
     def next_runs(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the runs to add, given the runs recorded in `runs_path`."""
+        """Return the runs to add, given the runs recorded in `runs_path`; empty at the end of the experiment."""
 
     def first_trial(self, experiment: "Experiment", run: PlannedRun) -> str:
         """Return the identifier of the first trial of the run's search, or of the run itself."""
@@ -97,16 +97,16 @@ class ExperimentKind(Protocol):
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the phases that a run measures."""
+        """Return the phases of a run: the measured ones, with the levels of the treatment, then the finishing ones."""
 
     def arrivals(self, experiment: "Experiment") -> Iterable[Arrivals]:
-        """Return the arrival processes of open loads."""
+        """Return the arrival process of each open load, with repeats; empty if all loads are closed."""
 
     def seconds(self, experiment: "Experiment", workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return the estimated duration of one load, s."""
+        """Return the estimated duration of the load of one run, or of all trials of one search, s."""
 
     def record(self, stage: Any, run: PlannedRun) -> None:
-        """Carry out one run and record it."""
+        """Execute one run on the cluster of `stage` (`kinds.base.Stage`) and record it; LoadframeError if it fails."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Experiment:
 
     @property
     def exists(self) -> bool:
-        """Whether the cluster exists before the experiment."""
+        """Whether the cluster exists before the experiment, by the file's store or by `store.hosts` as a factor."""
         return self.file.store.exists or any(factor.name == HOSTS for factor in self.factors)
 
     def hosts(self, treatment: Mapping[str, Level]) -> str:
@@ -158,7 +158,11 @@ class Experiment:
         return self.file.seed
 
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
-        """Return the load generator of a treatment, whose levels of `threads` and `ranks` replace the file's."""
+        """Return the load generator of a treatment.
+
+        Levels of `threads` and `ranks` replace the file's; `ranks_per_node` replaces `ranks`. Without any, one thread
+        and no ranks.
+        """
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
         return Generator(
@@ -173,7 +177,10 @@ class Experiment:
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":
-        """Return the experiment with the mean rates of phases in the readable runs of its folder `path`."""
+        """Return a copy with the mean rates of phases in the recorded runs of the experiment's folder `path`.
+
+        The means are weighted by the lengths of the measured windows. Unreadable runs are ignored.
+        """
         from loadframe.record import Run
 
         totals: dict[str, list[float]] = {}
@@ -192,7 +199,7 @@ class Experiment:
         return replace(self, measured_rates=rates)
 
     def with_samples(self) -> "Experiment":
-        """Return the experiment with `samples` on: every request is also recorded individually."""
+        """Return a copy with `samples` on: every request is also recorded individually."""
         return replace(self, file=self.file.model_copy(update={"samples": True}))
 
     @property
@@ -201,7 +208,11 @@ class Experiment:
         return self.file.repetitions
 
     def cluster_spec(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return the arguments of `ClusterSpec` for a treatment; memory in bytes. See `loop.spec_of`."""
+        """Return the arguments of `ClusterSpec` for a treatment; memory in bytes. See `loop.spec_of`.
+
+        Levels of the treatment replace values of the file; settings of None are omitted. BadInput for an expression
+        without a valid value.
+        """
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
         cores = parse_cores(str(level)) if (level := treatment.get("store.limits.cores")) else store.limits.cores
@@ -239,7 +250,7 @@ class Experiment:
         }
 
     def nodes(self, treatment: Mapping[str, Level]) -> int:
-        """Return the number of nodes of a treatment's cluster."""
+        """Return the number of a treatment's nodes: its level, or else the existing cluster's, or else the file's."""
         return int(treatment.get("nodes") or self.found_nodes or self.file.store.nodes)
 
     def ranks_by_node(self, treatment: Mapping[str, Level]) -> int | None:
@@ -248,13 +259,19 @@ class Experiment:
         return None if per_node is None else int(per_node) * self.nodes(treatment)
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
-        """Return the workload parameters that a treatment sets or that are computed from it."""
+        """Return the workload parameters, by name, that a treatment sets or that are computed from it.
+
+        Expressions are evaluated; BadInput for one without a valid value. A parameter of the kind replaces others.
+        """
         levels = {**treatment, **expression_values(self, treatment)}
         parameters = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
         return {**parameters, **self.kind.parameters(self, treatment)}
 
     def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
-        """Return the workload with the parameters of a treatment; the same object for treatments that agree in them."""
+        """Return the workload with the parameters of a treatment; BadInput, with the position, for an invalid value.
+
+        Cached: the same object for treatments that agree in the parameters.
+        """
         values = self.workload_parameters(treatment)
         if not values:
             return self.workload
@@ -281,7 +298,7 @@ class Experiment:
     def resolve(
         self, treatment: Mapping[str, Level], family: str, report: Callable[[str], None] = lambda _: None
     ) -> ResolvedWorkload:
-        """Return the workload of a treatment for a family of stores.
+        """Return the workload of a treatment for a family of stores, with `prefix` before the collections' names.
 
         Downloads missing corpora, with progress lines to `report`. BadInput for a collection factor that does not fit.
         """
@@ -311,8 +328,8 @@ class Experiment:
     def pace(self, key: str, treatment: Mapping[str, Level]) -> Level:
         """Return `clients` or `rate` (1/s) of the file, with expressions and shares of a capacity evaluated.
 
-        `key` is one of the two. None if the file does not set it, or for `clients: auto`. BadInput for an invalid
-        value.
+        `key` is one of the two. Levels of factors are ignored. None if the file does not set it, for `clients: auto`,
+        and for a share while `capacities` is empty. BadInput for an invalid value.
         """
         value: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
         share = share_of_capacity(value)
@@ -410,7 +427,7 @@ class DerivedValue:
 
 
 def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
-    """Return the expressions in an experiment's file; BadInput with the position of an invalid one."""
+    """Return the expressions in an experiment's file outside factors; BadInput with the position of an invalid one."""
     document = experiment.document
     written = []
     for name, place, value in _values(experiment.file):
@@ -428,8 +445,9 @@ def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -
 
 
 def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
-    """Evaluate the expressions of the file and of the treatment's levels; return the values by name.
+    """Evaluate the expressions of the file and of the treatment's settings and parameters; return the values by name.
 
+    Names are those of factors, such as `with.documents`. A level of the treatment replaces the file's expression.
     BadInput with the position of an expression without a valid value.
     """
     levels, values = expression_names(experiment, treatment), dict[str, int | float]()
@@ -475,9 +493,10 @@ def with_hard_factors(experiment: "Experiment") -> "Experiment":
 
 
 def check_expressions(experiment: "Experiment") -> None:
-    """Refuse expressions with unknown names or, in some run, an invalid value; and unsupported ones as levels.
+    """Raise BadInput, with the position, for an expression with unknown names or, in some run, an invalid value.
 
-    Also refuses `clients` or `rate` that contradict factors, and values that a workload parameter refuses.
+    Also refuses expressions as levels if the kind does not support them, `clients` or `rate` that contradict factors,
+    and values that a workload parameter refuses.
     """
     document, names = experiment.document, [factor.name for factor in experiment.factors]
     known = list(dict.fromkeys(["nodes", *names]))
@@ -510,7 +529,7 @@ def check_expressions(experiment: "Experiment") -> None:
 
 
 def _check_paces(experiment: "Experiment", names: list[str]) -> None:
-    """Refuse `clients` or `rate` for all runs beside the other, or beside a factor (in `names`) that sets the load."""
+    """Raise BadInput if the file sets `clients` and `rate`, or one beside a factor (in `names`) that sets the load."""
     fixed = [key for key in PACES if getattr(experiment.file, key, None) is not None]
     for key in fixed:
         for other in (*PACES, RANKS_PER_NODE):
@@ -528,7 +547,7 @@ def _hard(factor: Factor, hard: bool) -> Factor:
 
 
 def _values(file: "ExperimentFile") -> Iterator[tuple[str, Place, Any]]:
-    """Yield name, position and content of each value that may be an expression."""
+    """Yield name, position and content (None if unset) of each value of a file that may be an expression."""
     for key in PACES:
         yield key, (key,), getattr(file, key, None)
     for name, load in getattr(file, "loads", {}).items():

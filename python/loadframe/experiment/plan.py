@@ -102,14 +102,17 @@ class Plan:
 
 
 def question_from_file(experiment: Experiment, assumed: Law, generators: int | None = None) -> Question:
-    """Return the question for an experiment file; `generators` is the number of machines only for ranks."""
+    """Return the question for an experiment file, with the law `assumed`; `generators` are the machines for ranks."""
     description = describe(experiment, design(experiment))
     resources = resource_estimate(experiment, generators)
     return Question(description, *_over(description), assumed, "assumed", 0, shape_of_file(experiment), resources)
 
 
 def question_from_folder(path: Path, assumed: Law) -> Question:
-    """Return the question for an experiment folder, with parameters of the law fitted to valid runs where possible."""
+    """Return the question for an experiment folder, with parameters of the law fitted to valid runs where possible.
+
+    Other parameters are those of `assumed`. BadInput if the folder is not an experiment.
+    """
     folder = read_experiment(path)
     description = folder.description
     over, sizes = _over(description)
@@ -130,7 +133,8 @@ def plan(question: Question, budget: int | None) -> Plan:
     """Return an experiment's expected precision: simulated designs, detectable effects, and the power of a gate.
 
     Simulates the design and alternatives to it, each with at most `budget` runs, if the experiment has a scaling curve;
-    otherwise there are no designs. `budget` also limits the runs for the effects. BadInput for a budget below 1.
+    otherwise the plan has no designs. Designs with sizes above 1,024 are omitted. `budget` also limits the runs for the
+    effects; None is no limit. BadInput for a budget below 1.
     """
     if budget is not None and budget < 1:
         raise BadInput(
@@ -197,7 +201,10 @@ def _width(design: Outlook) -> float:
 
 
 def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
-    """Return the factor on a scaling curve's axis (`nodes` before `clients`) and its levels, or None and ()."""
+    """Return the factor on a scaling curve's axis, the first of `nodes` and `clients` with several levels.
+
+    Also return its levels, ascending. None and () for other kinds than scale, or without such a factor.
+    """
     levels: Mapping[str, Sequence[Any]] = description["factors"] if description["kind"] == "scale" else {}
     for name in ("nodes", "clients"):
         if len(levels.get(name, ())) > 1:
@@ -218,7 +225,10 @@ def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
 
 
 def _noise(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float | None:
-    """Return the relative standard deviation of a phase's rate in repeated runs; None if no treatment was repeated."""
+    """Return the standard deviation of the logarithm of a phase's rate within treatments.
+
+    None if no treatment was repeated, or if repeated runs do not differ. Runs without the phase or a rate are ignored.
+    """
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):

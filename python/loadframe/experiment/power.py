@@ -47,7 +47,9 @@ class PowerNotes:
 def effects(description: Mapping[str, Any], noise: float, budget: int | None) -> tuple[Effect, ...]:
     """Return the detectable effect of each factor, for its level with the fewest runs.
 
-    `budget` limits the total number of runs. Empty for searches (capacity, `tpe`), whose runs are not known yet.
+    `noise` is the relative standard deviation of repeated runs. `budget` limits the total number of runs, and lowers
+    all numbers of runs in proportion. Factors with one level are omitted. Empty for searches (capacity, `tpe`), whose
+    runs are not known yet.
     """
     if description["kind"] == "capacity" or description.get("scheme") == "tpe":
         return ()
@@ -70,7 +72,10 @@ def power_notes(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def capacity_half_width(searches: int, noise: float, precision: float) -> float:
-    """Estimate the relative half-width of the 95 % interval of a capacity; infinite for a single search."""
+    """Estimate the relative half-width of the 95 % interval of a capacity from a number of searches; infinite for one.
+
+    `noise` is the relative standard deviation of repeated runs, `precision` the relative width of a search's bracket.
+    """
     if searches < 2:
         return math.inf
     scatter = math.hypot(_OF_NOISE * noise, _OF_PRECISION * precision)
@@ -178,7 +183,11 @@ class GateShape:
     closed: tuple[bool, ...]  #: whether the load of each measured phase is closed loop
 
     def members(self, kind: str) -> int:
-        """Return the number of checks of a kind (a measure, or `errors`) over all treatments."""
+        """Return the number of checks of a kind over all treatments.
+
+        One check for each closed phase for a measure in `RATES`, for each phase for `errors`, and for each operation
+        for other measures.
+        """
         per_treatment = {**dict.fromkeys(RATES, sum(self.closed)), "errors": len(self.operations)}
         return self.treatments * per_treatment.get(kind, sum(self.operations))
 

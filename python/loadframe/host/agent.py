@@ -85,7 +85,7 @@ class _RunningProcess:
     _readings: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def current_state(self) -> ProcessState:
-        """Read the state of the process now, under `lock`; the exit status is None while it runs."""
+        """Read the state of the process now; the caller must hold `lock`. The exit status is None while it runs."""
         alive, number = self.process.alive(), next(self._readings)
         status = None if alive else self.process.exit_status()
         return ProcessState(alive, alive and self.process.paused(), status, number)
@@ -107,7 +107,10 @@ def require(kind: HostKind) -> None:
 
 
 def limited_by(kind: HostKind, limits: Limits, folder: Path) -> tuple[str, str | None]:
-    """Return the name of this machine's limiter, and the reason if limits cannot be enforced, else None."""
+    """Return the name of this machine's limiter, and the reason if limits cannot be enforced, else None.
+
+    See `LocalHost.limited_by`.
+    """
     return kind.host().limited_by(limits, folder)
 
 
@@ -117,12 +120,12 @@ def server_user(named: bool) -> int | None:
 
 
 def free_ports(count: int, first: int | None, addresses: list[str]) -> list[int]:
-    """Return free ports; see `LocalHost.free_ports`."""
+    """Return `count` free ports; see `LocalHost.free_ports`."""
     return LocalHost().free_ports(count, first, addresses)
 
 
 def start(kind: HostKind, command: Command, limits: Limits) -> StartedProcess:
-    """Start a command under a supervisor, and return it with its number for later calls."""
+    """Start a command under a supervisor, and return it with a number for later calls; see `LocalHost.start`."""
     return _register(kind.host().start(command, limits))
 
 
@@ -136,7 +139,7 @@ def act(number: int, what: str) -> ProcessState:
     """Apply an action to the process with a number, and return its new state.
 
     `what` is `throttle`, `unthrottle`, `stop`, `kill`, `pause`, `resume`, `keep` or `request_stop`; BadInput for
-    another word.
+    another word. KeyError for an unknown number.
     """
     held = _HELD[number]
     process = held.process
@@ -178,7 +181,10 @@ class _Agent:
         self._heard = time.monotonic()
 
     def run(self) -> None:
-        """Execute calls, in threads, until the input ends; then stop all processes that calls have started."""
+        """Send the facts of this machine, then execute calls in threads until the input ends; then stop processes.
+
+        Processes that were kept continue.
+        """
         self._write({"ready": wire.encoded(facts())})
         for task in (self._beat, self._report_changes):
             threading.Thread(target=task, daemon=True).start()
@@ -205,7 +211,7 @@ class _Agent:
         self._write(answer)
 
     def _beat(self) -> None:
-        """Send heartbeats, and exit at once if the other side was silent for PATIENCE seconds."""
+        """Send a heartbeat every second, and exit at once if the other side was silent for 120 s."""
         while time.monotonic() - self._heard < PATIENCE:
             self._write({"beat": True})
             time.sleep(BEAT)
@@ -213,7 +219,7 @@ class _Agent:
         os._exit(1)
 
     def _report_changes(self) -> None:
-        """Send each change of a process's state, forever."""
+        """Look at the processes every 0.1 s and send each change of a process's state, forever."""
         while True:
             for number, held in list(_HELD.items()):
                 if held.lock.acquire(blocking=False):
@@ -244,9 +250,10 @@ def _stop_processes() -> None:
 
 
 def main(source: BinaryIO) -> None:
-    """Run the agent until its input ends.
+    """Run the agent with the input `source` until that ends.
 
-    Redirects standard output to standard error, so that stray prints do not break the protocol.
+    Redirects standard output to standard error, so that stray prints do not break the protocol. Ignores SIGINT, SIGHUP
+    and SIGPIPE.
     """
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)

@@ -74,7 +74,7 @@ def agent_command() -> tuple[str, ...]:
     """Return the command that becomes an agent on another machine.
 
     It reads the size of the bundle and the bundle from its input. It prefers the path of the current Python, which
-    exists on shared file systems, and falls back to a Python in PATH.
+    exists on shared file systems, and falls back to a Python in PATH. Exit status 72 if none is version 3.11 or newer.
     """
     major, minor = PYTHON
     names = ["python3", *(f"python{major}.{newer}" for newer in range(minor, minor + 6))]
@@ -110,7 +110,10 @@ class AgentClient:
         self._closing = threading.Event()
 
     def begin(self) -> None:
-        """Send the agent's sources and wait until it is ready; MachineLost if it does not become ready."""
+        """Send the agent's sources and wait until it is ready; MachineLost after 60 s, or if the connection ends.
+
+        Starts two threads: one reads messages, the other sends heartbeats.
+        """
         threading.Thread(target=self._read, name=f"agent-{self.hostname}", daemon=True).start()
         sources = bundle()
         with contextlib.suppress(OSError):
@@ -122,11 +125,15 @@ class AgentClient:
         threading.Thread(target=self._beat, name=f"beat-{self.hostname}", daemon=True).start()
 
     def silence(self) -> float:
-        """Return the seconds since the last received data."""
+        """Return the seconds since the last received data, or since the creation of this object."""
         return time.monotonic() - self._heard
 
     def ask(self, patience: float, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return a function's result on the machine, or raise its error; MachineLost after `patience` s of silence."""
+        """Return a function's result on the machine, or raise its error, a LoadframeError.
+
+        Blocks while the machine sends data, such as heartbeats. MachineLost after `patience` s without, or if the
+        connection has ended. TypeError for a function or argument that `wire` does not support.
+        """
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             if self.ended:
@@ -221,7 +228,10 @@ class AgentClient:
                 answer.set_result(wire.decoded(message["value"]))
 
     def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
-        """Return an agent's error as an exception of its type, with the machine's name in `where`."""
+        """Return an agent's error as an exception of its type, with the machine's name in `where`.
+
+        It is a LoadframeError if the error has no type or another one.
+        """
         where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
         kind = wire.import_named(error["type"]) if error["type"] else LoadframeError
         if not (isinstance(kind, type) and issubclass(kind, LoadframeError)):

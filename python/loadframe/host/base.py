@@ -61,7 +61,7 @@ class Process(Protocol):
         """Exit status (128 + signal if killed), or None while it runs, or if the status is unknown."""
 
     def throttle(self, on: bool) -> None:
-        """Apply the CPU quota and the disk limits that were requested, or lift them."""
+        """Apply (`on`) or lift the requested CPU quota and disk limits. LoadframeError if that fails."""
 
     def limit_differences(self, throttled: bool) -> Sequence[Difference]:
         """Read the limits in force, and return their differences from the requested ones; empty after its end.
@@ -70,7 +70,7 @@ class Process(Protocol):
         """
 
     def kill(self) -> None:
-        """Kill it immediately, with SIGKILL."""
+        """Kill it and its descendants with SIGKILL, and wait up to 10 s for their end."""
 
     def pause(self) -> None:
         """Suspend it until `resume`; its connections stay open and it keeps its memory."""
@@ -82,7 +82,7 @@ class Process(Protocol):
         """Whether it is suspended."""
 
     def record(self) -> dict[str, Any]:
-        """Return the record from which `Machine.find` finds the process again."""
+        """Return the record, for JSON, from which `Machine.find` finds the process again."""
 
     def keep(self) -> None:
         """Let the process run on after the end of the process that started it."""
@@ -91,7 +91,10 @@ class Process(Protocol):
         """Ask it to stop without waiting, so that several nodes can stop in parallel."""
 
     def stop(self) -> None:
-        """Ask it to stop, kill it if it does not, and wait until the process and its control groups are gone."""
+        """Ask it to stop, kill it if it does not, and wait until the process and its control groups are gone.
+
+        It has 10 s to stop.
+        """
 
 
 _P = ParamSpec("_P")
@@ -135,21 +138,23 @@ class Machine(Protocol):
         """
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Same as `call`, but raise MachineLost after `patience` s of silence."""
+        """Same as `call`, but raise MachineLost after `patience` s of silence. This machine ignores `patience`."""
 
     def folder(self, cluster: Path) -> Path:
         """Return the folder on the machine for a cluster's nodes; `cluster` is the cluster's folder on this machine."""
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return the address of the node with that number, on machines where each node has its own.
+        """Return the address for the node with that number, from 0; a remote machine has one address for all.
 
         The address is in the network of the addresses in `beside`. If `beside` is empty, it can be in a new network.
+        BadInput if the network is full.
         """
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return `count` ports that are free at all of the addresses, by default at the machine's address.
 
-        If `first` is given: the ports from `first` on; BadInput if one of them is in use.
+        Random ones; if `first` is given, those from `first` on. BadInput if too few are free, or one of the latter is
+        in use. The ports are not reserved.
         """
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
@@ -159,13 +164,14 @@ class Machine(Protocol):
         """
 
     def server_user(self, named: bool = False) -> int | None:
-        """Return the numeric user for servers that refuse to run as root, or None if this process is not root.
+        """Return the numeric user for servers that refuse to run as root, or None if loadframe is not root there.
 
-        With `named`, the user is one whose name can be looked up in the system's user database.
+        With `named`, the user is one whose name can be looked up in the system's user database. BadInput in a container
+        without another user.
         """
 
     def start(self, command: Command, limits: Limits) -> Process:
-        """Start a command.
+        """Start a command and return its process; LoadframeError if it cannot be executed.
 
         Its memory limit applies at once. Its CPU quota and disk limits apply after `throttle(True)`.
         """

@@ -44,12 +44,12 @@ class V1:
     def make(self, name: str, *more: str) -> dict[str, Path]:
         """Create a group in the hierarchies of cpu, memory and `more`; return controller -> folder.
 
-        OSError, with no group created, if one fails.
+        OSError, with no group created, if one fails or exists.
         """
         return _make(self.places(name, *more))
 
     def places(self, name: str, *more: str) -> dict[str, Path]:
-        """Return controller -> folder of the group of that name; OSError if a hierarchy is missing."""
+        """Return controller -> folder of the group `name`, which may not exist; OSError if a hierarchy is missing."""
         mounts = self.mounts if self.mounts is not None else _v1_mounts()
         controllers = (*_ALWAYS, *more)
         for controller in controllers:
@@ -58,11 +58,14 @@ class V1:
         return {controller: mounts[controller] / name for controller in controllers}
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Create the group `name` below another one, under the limits of both; return controller -> folder."""
+        """Create the group `name` below another one, under the limits of both; return controller -> folder.
+
+        `folders` are those of the upper group, by controller. OSError, with no group created, if one fails.
+        """
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it."""
+        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it. OSError if that fails."""
         _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
@@ -72,16 +75,19 @@ class V1:
         _write(folders["memory"] / "memory.swappiness", 0)
 
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
-        """Set the disk limits, by their names in io.max; limits that are not given are lifted.
+        """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
 
-        They apply to direct and synchronous I/O. Version 1 does not limit buffered writes, which the kernel writes back
-        later.
+        `device` is the `major:minor` of the disk. They apply to direct and synchronous I/O. Version 1 does not limit
+        buffered writes, which the kernel writes back later.
         """
         for name, file in _THROTTLES.items():
             _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
 
     def read(self, folders: Mapping[str, Path], device: str | None) -> InForce:
-        """Return the limits of a group; `device` selects the disk. OSError if the group does not exist."""
+        """Return the limits of a group; OSError if the group does not exist.
+
+        `device` is the `major:minor` of the disk; without it, the disk limits are empty.
+        """
         quota, period = (int((folders["cpu"] / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
         memory = int((folders["memory"] / "memory.limit_in_bytes").read_text())
         disk = {}
@@ -106,8 +112,8 @@ class V2:
     def make(self, name: str, *more: str) -> dict[str, Path]:
         """Create a group below `loadframe`, with the controllers cpu, memory and `more`; return controller -> folder.
 
-        OSError if that fails. Side effects: enables the controllers in the root group, and creates the group
-        `loadframe`.
+        OSError if that fails or the group exists. Side effects: enables the controllers in the root group, and creates
+        the group `loadframe`.
         """
         places = self.places(name, *more)
         mount = self.mount or _v2_mount()
@@ -124,28 +130,38 @@ class V2:
         return _make(places)
 
     def places(self, name: str, *more: str) -> dict[str, Path]:
-        """Return controller -> folder of the group of that name; OSError if the hierarchy is not mounted."""
+        """Return controller -> folder of the group of that name, the same folder for all; it may not exist.
+
+        OSError if the hierarchy is not mounted.
+        """
         mount = self.mount or _v2_mount()
         return dict.fromkeys((*_ALWAYS, *more), mount / "loadframe" / name)
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Create the group `name` below another one, under the limits of both; return controller -> folder."""
+        """Create the group `name` below another one, under the limits of both; return controller -> folder.
+
+        `folders` are those of the upper group, by controller; its controllers are enabled for the new group. OSError if
+        that fails.
+        """
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it."""
+        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it. OSError if that fails."""
         quota = "max" if cpus is None else microseconds(cpus, period)
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Set the memory limit in bytes and disable swapping, if the system has swap."""
+        """Set the memory limit in bytes and disable swapping, if the system has swap. OSError if that fails."""
         _write(folders["memory"] / "memory.max", limit)
         with contextlib.suppress(FileNotFoundError):
             _write(folders["memory"] / "memory.swap.max", 0)
 
     def read(self, folders: Mapping[str, Path], device: str | None) -> InForce:
-        """Return the limits of a group; `device` selects the disk. OSError if the group does not exist."""
+        """Return the limits of a group; OSError if the group does not exist.
+
+        `device` is the `major:minor` of the disk; without it, the disk limits are empty.
+        """
         quota, period = (folders["cpu"] / "cpu.max").read_text().split()
         memory = (folders["memory"] / "memory.max").read_text().strip()
         disk: dict[str, int] = {}
@@ -159,13 +175,16 @@ class V2:
         )
 
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
-        """Set the disk limits, by their names in io.max; limits that are not given are lifted."""
+        """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
+
+        `device` is the `major:minor` of the disk.
+        """
         words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
         _write(folders["io"] / "io.max", f"{device} {words}")
 
 
 def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
-    """Create these folders and return them by controller; if one fails, remove those created before."""
+    """Create these folders and return them by controller; if one fails, remove the others and raise OSError."""
     made: dict[str, Path] = {}
     for controller, folder in folders.items():
         if folder not in made.values():
@@ -198,9 +217,9 @@ def remove(folders: Mapping[str, Path]) -> None:
 
 
 def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]:
-    """Return process id -> its actual group, for processes that are neither in these groups nor in groups below them.
+    """Return process id -> its actual group, for each of `pids` that is not in these groups or those directly below.
 
-    Processes that end meanwhile may be included.
+    A process is included if it is outside for one controller. Processes that end meanwhile may be included.
     """
     outside: dict[int, str] = {}
     for controller, folder in folders.items():
@@ -228,7 +247,7 @@ def _path_of(pid: int, controller: str) -> str:
 
 
 def folder_of(pid: int) -> Path | None:
-    """Return the version 2 group of a process, or None."""
+    """Return the folder of the version 2 group of a process; None with version 1 or if the process has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             if line.startswith("0::"):
@@ -255,7 +274,7 @@ def _write(path: Path, value: int | str) -> None:
 
 
 def _enable(folder: Path, controllers: Sequence[str]) -> None:
-    """Enable the controllers for the groups below this one, unless they are enabled."""
+    """Enable the controllers for the groups below this one, unless they are enabled; OSError if the kernel refuses."""
     control = folder / "cgroup.subtree_control"
     if not set(controllers) <= set(control.read_text().split()):
         _write(control, " ".join(f"+{controller}" for controller in controllers))

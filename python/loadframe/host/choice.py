@@ -42,8 +42,9 @@ def find(
 ) -> Host:
     """Return the host of that name; BadInput if the name is unknown or an argument does not apply to it.
 
-    `image` and `runtime` are for containers; `machines`, `placement` and `scratch` for hosts of several machines. Equal
-    arguments return the same host of several machines until one of its connections ends.
+    `image` and `runtime` select containers: of the host `container`, or on the machines of `ssh`, `slurm` and `mpi`.
+    `machines`, `placement` and `scratch`, the data folder there, are only for these three. Their hosts are closed at
+    exit; until then, equal arguments return the same host, unless one of its connections has ended.
     """
     placement = placement or Placement()
     if name not in SEVERAL:
@@ -65,7 +66,10 @@ def find(
 
 
 def _of_one_machine(name: str, image: str | None, runtime: str | None) -> LocalHost:
-    """Return this machine as the host of that name; BadInput, with a suggestion, if the name is unknown."""
+    """Return this machine as a new host `local`, `netns` or `container`; BadInput, with a suggestion, for other names.
+
+    BadInput also if `image` or `runtime` is given for a host other than `container`.
+    """
     if name not in HOSTS:
         known = (*HOSTS, *SEVERAL)
         near = difflib.get_close_matches(name, known, n=1)
@@ -84,6 +88,6 @@ def _of_one_machine(name: str, image: str | None, runtime: str | None) -> LocalH
 
 
 def _close() -> None:
-    """Close all open hosts of several machines, which stops their agents and nodes."""
+    """Close all open hosts of several machines: their agents end, and all nodes that were not kept stop."""
     for host in _OPEN.values():
         host.close()

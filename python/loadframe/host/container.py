@@ -44,11 +44,11 @@ class Runtime:
 
     @property
     def program(self) -> str | None:
-        """Path of the program, or None if it is not installed."""
+        """Path of the first of `programs` that is in PATH, or None if none is installed."""
         return next((path for path in map(shutil.which, self.programs) if path), None)
 
     def obstacle(self) -> str | None:
-        """Try the runtime with a test command; return the reason why it does not work, or None if it works."""
+        """Run a test command, for 20 s at most; return the reason why the runtime fails, or None if it works."""
         if self.program is None:
             return f"{' or '.join(self.programs)} is not installed"
         command = self.trial if self.trial[0] == "unshare" else (self.program, *self.trial)
@@ -63,7 +63,8 @@ class Runtime:
     def wrapped(self, command: Command, image: str, limits: Limits) -> Command:
         """Return the command that runs this one in a container of the image, with its folder and software mounted.
 
-        Side effect: for Charliecloud, creates missing mount points in the image's folder.
+        `limits` are used only for a runtime with `engine`; see `_by_client`. The program must be installed. Side
+        effect: for Charliecloud, creates missing mount points in the folder `image`; BadInput if that fails.
         """
         assert self.program
         if self.engine:
@@ -77,9 +78,10 @@ class Runtime:
         return replace(command, argv=(self.program, *argv, *command.argv), environment={**_OWN, **command.environment})
 
     def _by_client(self, command: Command, image: str, limits: Limits) -> Command:
-        """Return the command that runs a command in a container, with its memory and cores; the CPU quota is not set.
+        """Return the engine's command that runs `command` in a container with the memory limit and cores of `limits`.
 
-        Its `undo` removes the container.
+        CPU quota and disk limits are not set. The folder is mounted writable, software read-only. The returned command
+        runs as the current user, the container as the user of `command`. Its `undo` removes the container.
         """
         assert self.program
         argv = ["run", "--rm", f"--name={command.name}", "--network=host", f"--workdir={command.folder}"]
@@ -106,7 +108,8 @@ class Runtime:
     def server(self, name: str, started: int) -> int:
         """Return the id of the process in the container `name`, waiting up to 20 s for it.
 
-        If none appears, or the client `started` ends, or with Charliecloud, return `started`.
+        `started` is the id of the runtime's process. It is returned for Charliecloud, if it ends, and if no other
+        process appears in time.
         """
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
@@ -120,7 +123,10 @@ class Runtime:
         return started
 
     def _inspected(self, name: str) -> int:
-        """Return the process id of a container, from the engine; ValueError if it does not exist."""
+        """Return the process id of a container, from the engine; 0 if it does not run, ValueError if it does not exist.
+
+        subprocess.TimeoutExpired if the engine does not answer within 20 s.
+        """
         assert self.program
         command = (self.program, "inspect", "--format={{.State.Pid}}", name)
         return int(subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout)
@@ -138,14 +144,17 @@ class EngineGroup:
     prefix: tuple[str, ...] = ()
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return the control group of the process; empty with cgroup v1."""
+        """Return `cpu` and `memory` -> version 2 group of the process; empty with cgroup v1 or after its end."""
         with contextlib.suppress(OSError):
             if folder := cgroups.folder_of(pid):
                 return {"cpu": folder, "memory": folder}
         return {}
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota of the container through the engine; lift it if `limits.cpus` is None."""
+        """Set the CPU quota of the container through the engine; lift it if `limits.cpus` is None.
+
+        Memory and disk limits are ignored. subprocess.SubprocessError if the command fails or takes more than 20 s.
+        """
         period = round(PERIOD * 1e6)
         quota = -1 if limits.cpus is None else round(limits.cpus * period)
         command = (self.program, "update", f"--cpu-period={period}", f"--cpu-quota={quota}", self.container)
@@ -156,7 +165,7 @@ class EngineGroup:
         return {}
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the container, or None with cgroup v1."""
+        """Return the container's CPU and memory limits as the kernel has them; None with cgroup v1 or after its end."""
         folder = cgroups.folder_of(pid)
         # Podman's default runtime, crun, runs the process in a group below the limited one.
         limited = folder.parent if folder and folder.name == "container" else folder
@@ -190,11 +199,14 @@ class EngineLimiter:
         return f"{self.name} cannot change the disk limits of a running container"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> EngineGroup:
-        """Return the limits of the container; its memory limit is an option of its command."""
+        """Return the limits of the container `name`, without creating anything; other arguments are ignored.
+
+        The memory limit is an option of the container's command.
+        """
         return EngineGroup(self.name, self.runtime.program or self.name, name)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> EngineGroup:
-        """Return the limits of the container of that name."""
+        """Return the limits of the container of that name; other arguments are ignored."""
         return self.group(name, limits, folder)
 
 
@@ -208,7 +220,10 @@ RUNTIMES = (
 
 
 def choose(name: str | None) -> Runtime:
-    """Return the named runtime, or the first that works; BadInput if it is unknown or none works."""
+    """Return the named runtime, or by default the first of RUNTIMES that works.
+
+    BadInput if the name is unknown, the named runtime does not work, or none works.
+    """
     known = {runtime.name: runtime for runtime in RUNTIMES}
     if name is not None and name not in known:
         raise BadInput(f"unknown container runtime {name!r}", remedy=f"use one of {', '.join(known)}")
@@ -225,15 +240,15 @@ def choose(name: str | None) -> Runtime:
 
 
 def _files() -> int:
-    """Return the open-file limit for nodes: the required one, or our hard limit if that is lower."""
+    """Return the open-file limit for nodes: 65,536, or our hard limit if that is lower."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
 
 
 def _mount_points(image: Path, binds: Sequence[str]) -> None:
-    """Create the mount points that an image folder lacks; BadInput if that fails.
+    """Create the folders `binds` (absolute paths) in an image folder, if missing; BadInput if that fails.
 
-    Charliecloud does not create them in an image that stays unchanged.
+    Charliecloud does not create them in an image that stays unchanged. Do nothing if `image` is not a folder.
     """
     if not image.is_dir():
         return
@@ -249,9 +264,9 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
 
 
 def _innermost(started: int) -> int | None:
-    """Return the last process of the chain of first children of `started`, or None if it is part of the runtime.
+    """Return the last process of the chain of first children of `started`, a process id.
 
-    OSError if that process ended.
+    None if that process is part of the runtime, by its name. OSError if it ended.
     """
     process = started
     while children := _children(process):
@@ -262,7 +277,7 @@ def _innermost(started: int) -> int | None:
 
 
 def _children(process: int) -> list[int]:
-    """Return the child processes of all threads of a process."""
+    """Return the ids of the child processes of all threads of a process, sorted; empty if it has ended."""
     lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
     return sorted(int(number) for text in lists for number in text.split())
 
@@ -273,17 +288,23 @@ class ContainerHost(LocalHost):
     name = "container"
 
     def __init__(self, image: str | None = None, runtime: str | None = None) -> None:
-        """Store the arguments; `require` checks them."""
+        """Store the arguments; `require` checks them. `runtime` is a name, or None for the first that works.
+
+        `image` is a folder, file or name, depending on the runtime.
+        """
         self._image = image
         self._asked = runtime
 
     @cached_property
     def runtime(self) -> Runtime:
-        """Container runtime; BadInput if none works."""
+        """Container runtime, the named one or the first that works, tested once; BadInput if none works."""
         return choose(self._asked)
 
     def require(self) -> None:
-        """Raise BadInput without a working runtime or an image, or if the image's path does not exist."""
+        """Raise BadInput without a working runtime or an image.
+
+        BadInput also if the image's path does not exist, unless an engine may know it by name.
+        """
         if self._image is None:
             raise BadInput(
                 "nodes in containers require an image",
@@ -303,16 +324,20 @@ class ContainerHost(LocalHost):
         return (EngineLimiter(self.runtime), None) if self.runtime.engine else super()._limiter
 
     def _limiters(self) -> tuple[Limiter, ...]:
-        """Return the limiters that earlier processes may have used, including all engines."""
+        """Return the limiters that earlier processes may have used: those of this machine, then all engines."""
         engines = (EngineLimiter(runtime) for runtime in RUNTIMES if runtime.engine)
         return (*super()._limiters(), *engines)
 
     def start(self, command: Command, asked: Limits) -> LocalProcess:
-        """Start a command in a container."""
+        """Start a command in a container of the image under the limits `asked`, and return its process.
+
+        An image is required. Errors, and the time at which limits apply, are those of `LocalHost.start` and
+        `Runtime.wrapped`.
+        """
         assert self._image
         image = str(Path(self._image).absolute()) if Path(self._image).exists() else self._image
         return super().start(self.runtime.wrapped(command, image, asked), asked)
 
     def _server(self, name: str, pid: int) -> int:
-        """Return the id of the process in the container; `pid` is the runtime's process."""
+        """Return the id of the process in the container; `pid` is the runtime's process. See `Runtime.server`."""
         return self.runtime.server(name, pid)

@@ -53,7 +53,7 @@ def sign(folder: Path, token: str) -> bool:
 
 
 def signed(folder: Path, token: str) -> bool:
-    """Whether a folder contains that token, which `sign` has written."""
+    """Return whether a folder contains that token, which `sign` has written; False if the folder is missing."""
     return _has_text(folder, _SIGN, token)
 
 
@@ -71,14 +71,14 @@ def _has_text(folder: Path, name: str, text: str) -> bool:
 
 
 def unsign(folder: Path) -> None:
-    """Remove the token that `sign` has written into a folder."""
+    """Remove the token that `sign` has written into a folder; a missing one is ignored."""
     nofollow.unlink(folder, _SIGN)
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Return all folders, files (with checksums) and links below a folder, parents before their content.
+    """Return all folders, files (with checksums) and links below a folder, by name, parents before their content.
 
-    The token, and sockets and other special files, are skipped.
+    Modes lack setuid, setgid and sticky bits. The token, and sockets and other special files, are skipped.
     """
     contents = []
     with nofollow.folder(folder) as top:
@@ -96,7 +96,10 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
-    """Return up to `size` bytes of a file in a folder, from the byte offset `start`."""
+    """Return up to `size` bytes of a file, from the byte offset `start`; a piece of size 0 at its end.
+
+    `name` is its path below the folder. The content is empty if all bytes are zero. FileNotFoundError if it is missing.
+    """
     with nofollow.reading(folder, name) as file:
         file.seek(start)
         content = file.read(size)
@@ -106,7 +109,7 @@ def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
 def begin(place: Path, size: int, what: str) -> Path:
     """Create and return the draft folder for a copy that ends up at `place`; remove an unfinished draft.
 
-    `what` describes the data in messages. BadInput if `place` exists or the disk lacks room.
+    `what` describes the data in messages. BadInput if `place` exists or its disk lacks `size` bytes.
     """
     if os.path.lexists(place):
         raise BadInput(
@@ -121,25 +124,32 @@ def begin(place: Path, size: int, what: str) -> Path:
 
 
 def _draft(place: Path) -> Path:
-    """Return the draft folder of a copy that ends up at `place`."""
+    """Return the path of the draft folder of a copy that ends up at `place`: a hidden folder next to it."""
     return place.with_name(f".{place.name}.arriving")
 
 
 def append(draft: Path, name: str, piece: Piece) -> None:
-    """Append a piece to a file of the draft. Zeros become a hole in the file and use no disk space."""
+    """Append a piece to a file of the draft, created with its folders if missing; BadInput if the disk is full.
+
+    `name` is its path below the draft. Zeros become a hole in the file and use no disk space.
+    """
     with folders.writing("a copy of the data", draft / name):
         nofollow.append(draft, name, piece.content, 0 if piece.content else piece.size)
 
 
 def _open_parent(draft: Path, name: str) -> contextlib.AbstractContextManager[int]:
-    """Open the parent folder of an entry of the draft; create it if it is missing."""
+    """Return a context manager that opens the parent folder of the entry `name`, and yields its descriptor.
+
+    `name` is a path below the draft. Missing folders are created.
+    """
     return nofollow.making(draft, str(PurePosixPath(name).parent))
 
 
 def copy(source: Path, draft: Path) -> None:
     """Copy the content of a folder that is visible on this machine, such as on a shared file system, into a draft.
 
-    Skips special files, and the token that identifies the original. BadInput for a full disk or an unreadable file.
+    Skips special files, and the token that identifies the original. Modes and owners are left to `settle`. BadInput for
+    a full disk or an unreadable file.
     """
     with folders.writing("a copy of the data", draft), nofollow.folder(source) as top:
         for inner in nofollow.walk(top):
@@ -161,7 +171,8 @@ def copy(source: Path, draft: Path) -> None:
 def settle(draft: Path, place: Path, expected: Sequence[Entry], user: int | None) -> None:
     """Verify the draft against the entries of the source, set modes and owners, and rename it to `place`.
 
-    Discards the draft and raises LoadframeError if a file differs.
+    Creates missing folders and links. `user` is the id of the new owner, or None to keep the owner. Discards the draft
+    and raises LoadframeError if a file is missing or differs.
     """
     owner = server_owner(user)
     for entry in expected:
@@ -188,7 +199,10 @@ def settle(draft: Path, place: Path, expected: Sequence[Entry], user: int | None
 
 
 def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
-    """Return whether a file has the size and checksum of an entry; False if it is missing or not a regular file."""
+    """Return whether a file has the size and checksum of an entry; False if it is missing or not a regular file.
+
+    `name` is in the open folder `parent`; `path` is for messages.
+    """
     try:
         return _digest(parent, name, path) == (entry.size, entry.sha256)
     except (FileNotFoundError, BadInput):
@@ -196,9 +210,9 @@ def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
 
 
 def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owner | None) -> None:
-    """Set the mode and the owner of an entry in its open parent folder. With None, the owner stays.
+    """Set the mode and the owner of an entry in its open parent folder; without `owner`, the owner stays.
 
-    Of a link, only the owner is set. `name` and `path` are the entry's: below the copy, and for messages.
+    Of a link, only the owner is set. `name` is the entry's path below the copy, `path` its full path, for messages.
     """
     if entry.link is not None:
         if owner:
@@ -215,7 +229,10 @@ def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner
 
 
 def discard(folder: Path) -> None:
-    """Remove a copy or its draft, and the parent folder if it is empty."""
+    """Remove a copy and its draft, and the parent folder if it is empty; missing ones are ignored.
+
+    `folder` is the copy. Given the draft, only that is removed.
+    """
     nofollow.remove_tree(folder)
     nofollow.remove_tree(_draft(folder))
     try:
@@ -226,6 +243,9 @@ def discard(folder: Path) -> None:
 
 
 def _digest(parent: int, name: str, path: Path) -> tuple[int, str]:
-    """Return the size and the SHA-256 of a file in an open folder; `path` is the file's, for messages."""
+    """Return the size in bytes and the hexadecimal SHA-256 of a file in an open folder.
+
+    `path` is for messages. FileNotFoundError if it is missing, BadInput if it is not a regular file.
+    """
     with os.fdopen(nofollow.open_file(parent, name, os.O_RDONLY, path), "rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

@@ -25,7 +25,10 @@ def server_owner(user: int | None) -> Owner | None:
 
 
 def is_mapped(table: str, number: int) -> bool:
-    """Return whether a user (`uid_map`) or group (`gid_map`) exists in this user namespace; see user_namespaces(7)."""
+    """Return whether a user (`uid_map`) or group (`gid_map`) exists in this user namespace; see user_namespaces(7).
+
+    True if the kernel has no user namespaces.
+    """
     try:
         lines = (Path("/proc/self") / table).read_text().splitlines()
     except FileNotFoundError:
@@ -37,8 +40,8 @@ def is_mapped(table: str, number: int) -> bool:
 def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], user: int | None) -> None:
     """Create a node's folder with the folders `within` it and its files; BadInput if that fails.
 
-    The server's user owns the folders `within`. It can read the other files, but not write them. Other users have no
-    access. Existing files are replaced; links are not followed.
+    `files` maps paths in the folder to texts. The server's user owns the folders `within`. It can read the other files,
+    but not write them. Other users have no access. Existing files are replaced; links are not followed.
     """
     theirs = server_owner(user)
     ours = Owner(os.geteuid(), theirs.group) if theirs else None
@@ -60,7 +63,10 @@ def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], us
 
 
 def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:
-    """Create a folder for nodes; BadInput unless their user can enter it and `size` bytes are free on its disk."""
+    """Create a folder for nodes; BadInput unless their user can enter it and `size` bytes are free on its disk.
+
+    `user` is an id; None is not checked. `purpose` appears in the message.
+    """
     folders.make(folder)
     folders.require_reachable(folder, user)
     folders.require_room(folder, size, purpose)

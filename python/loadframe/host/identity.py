@@ -30,7 +30,7 @@ def machine() -> str:
 
 
 def boot() -> str:
-    """Return eight hexadecimal digits that identify the current boot."""
+    """Return eight hexadecimal digits that identify the current boot of this machine."""
     return _BOOT.read_text()[:8]
 
 
@@ -131,8 +131,8 @@ PASSING = "passing"
 def passing(token: str, scratch: Path | None = None) -> Path:
     """Return the folder for a cluster without a name, below the state folder or `scratch`. It is not created.
 
-    Side effect: removes folders of such clusters that survived a crash of this machine. Without a crash, supervisors
-    remove them.
+    `token` is the end of its name. Side effect: removes folders of such clusters that survived a crash of this machine.
+    Without a crash, supervisors remove them.
     """
     parent = (scratch or folders.state()) / PASSING
     if parent.exists():
@@ -159,7 +159,7 @@ def _left_by_earlier_boots(parent: Path) -> Iterator[Path]:
 
 
 def _last_written(folder: Path) -> float:
-    """Return the latest modification time in a folder, in s since the epoch."""
+    """Return the latest modification time of a folder and its content, in s since the epoch."""
     latest = 0.0
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):

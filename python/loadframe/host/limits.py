@@ -24,7 +24,7 @@ class DiskLimits:
     write_operations: float | None = None  #: 1/s
 
     def __post_init__(self) -> None:
-        """Refuse limits that are too low."""
+        """Raise BadInput for a limit below 4,096 bytes/s or 1 operation/s."""
         for name in ("read", "write"):
             size = getattr(self, name)
             if size is not None and size < 4096:
@@ -44,7 +44,7 @@ class DiskLimits:
 
     @property
     def by_kernel(self) -> dict[str, int]:
-        """The limits that are set, by their names in the kernel's io.max."""
+        """The limits that are set, rounded, by their names in the kernel's io.max: rbps, wbps, riops and wiops."""
         values = {
             "rbps": self.read,
             "wbps": self.write,
@@ -88,7 +88,7 @@ class Limits:
     disk: DiskLimits = field(default_factory=DiskLimits)  #: of the disk that holds its folder
 
     def __post_init__(self) -> None:
-        """Refuse a CPU or memory limit out of range."""
+        """Raise BadInput for a CPU limit outside 0.01 to 4,096 cores, or a memory limit below 64 MiB."""
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:
             raise BadInput(
                 f"the CPU limit of a node must be 0.01 to 4096 cores; got {self.cpus}", remedy="give cores such as 0.5"
@@ -104,11 +104,14 @@ class Limits:
 
     @property
     def lifted(self) -> "Limits":
-        """Limits while a node starts or prepares: memory only, without CPU quota and disk limits."""
+        """These limits without CPU quota and disk limits, as while a node starts or prepares; memory and cores stay."""
         return replace(self, cpus=None, disk=DiskLimits())
 
     def differences(self, actual: cgroups.InForce) -> "Iterator[Difference]":
-        """Yield the differences between these limits and the limits in force."""
+        """Yield the differences of CPU, memory and disk limits from those in force (`actual`), in this order.
+
+        Cores are not compared. Rounding is tolerated: of memory to pages, of the CPU quota by 0.01 % plus 1 µs.
+        """
         period = round(PERIOD * 1e6)
         quota = None if self.cpus is None else cgroups.microseconds(self.cpus, PERIOD)
         if quota is None or actual.quota is None:
@@ -136,7 +139,10 @@ class Difference:
 
 
 def _cpus_text(quota: int | None, period: int) -> str:
-    """Write a CPU quota (None: `none`) in cores, with its period if that is not `PERIOD`; both are in µs."""
+    """Return a CPU quota per period, both in µs, as text in cores, such as `0.5 cores`; `none` for the quota None.
+
+    The period is added if it is not `PERIOD`.
+    """
     if quota is None:
         return "none"
     cores = f"{quota / period:.4g} {'core' if quota == period else 'cores'}"
@@ -144,12 +150,12 @@ def _cpus_text(quota: int | None, period: int) -> str:
 
 
 def _size_text(size: int | None) -> str:
-    """Write a memory limit in bytes with its unit; `none` for None."""
+    """Return a memory limit in bytes as text with a unit; `none` for None."""
     return "none" if size is None else format_size(size)
 
 
 def _disk_text(limits: Mapping[str, int]) -> str:
-    """Write disk limits, by their names in io.max; `none` without limits."""
+    """Return disk limits (name in io.max -> value) as text such as `rbps=4096, riops=10`; `none` without limits."""
     return ", ".join(f"{name}={value}" for name, value in limits.items()) or "none"
 
 
@@ -169,20 +175,23 @@ class Group(Protocol):
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Command prefix, for limits that a program applies."""
+        """Command prefix that applies the limits; empty if the control groups do."""
 
     @property
     def limiter(self) -> str:
         """Name of the limiter that created it."""
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return controller -> folder of a running process."""
+        """Return controller (`cpu`, `memory`) -> control group of the running process `pid`; empty if unknown."""
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota and the disk limits; those that are None are lifted."""
+        """Set the CPU quota and the disk limits; None lifts a limit. Other limits are ignored.
+
+        OSError or subprocess.SubprocessError if that fails.
+        """
 
     def strays(self, pids: Collection[int]) -> dict[int, str]:
-        """Return process id -> its actual group, for processes outside of this group."""
+        """Return process id -> its actual group, for each of `pids` that is not in this group or a group below it."""
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
         """Return the process's limits as the kernel has them, None if hidden; OSError if they cannot be read."""
@@ -213,16 +222,20 @@ class Limiter(Protocol):
         """
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
-        """Return the limits of a process that was started earlier."""
+        """Return the limits of a process that was started earlier, without creating anything.
+
+        `name` is that of its command, `folders` its recorded control groups by controller, and `folder` selects the
+        disk.
+        """
 
 
 def limiters() -> tuple[Limiter, ...]:
-    """Return all limiters, in order of preference."""
+    """Return all limiters in order of preference, without a test: cgroup v1, cgroup v2, systemd-run."""
     return (CgroupLimiter(cgroups.V1()), CgroupLimiter(cgroups.V2()), SystemdLimiter())
 
 
 def choose() -> tuple[Limiter | None, str | None]:
-    """Return the first limiter that works here, or None and the reasons why none does."""
+    """Return the first limiter that works here and None; or None and the reasons why none does, joined by `; `."""
     reasons = []
     for limiter in limiters():
         reason = limiter.obstacle()
@@ -253,7 +266,7 @@ class NoGroup:
         return {}
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return None."""
+        """Return None: the limits are not read."""
         return None
 
 
@@ -273,21 +286,24 @@ class CgroupGroup:
         return self.version.name
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return the folders of the group."""
+        """Return controller -> folder of this group, without looking at the process."""
         return self.folders
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota and the disk limits."""
+        """Set the CPU quota and, of a group with a disk, the disk limits; None lifts a limit.
+
+        OSError if the kernel refuses.
+        """
         self.version.set_quota(self.folders, limits.cpus, PERIOD)
         if self.device:
             self.version.set_disk(self.folders, self.device, limits.disk.by_kernel)
 
     def strays(self, pids: Collection[int]) -> dict[int, str]:
-        """Return process id -> its actual group, for processes outside of this group."""
+        """Return process id -> its actual group, for each of `pids` that is not in this group or a group below it."""
         return cgroups.strays(self.folders, pids)
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the group as the kernel has them; OSError if they cannot be read."""
+        """Return the limits of the group as the kernel has them; `pid` is ignored. OSError if they cannot be read."""
         return self.version.read(self.folders, self.device)
 
 
@@ -320,7 +336,7 @@ class CgroupLimiter:
         return None
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """Create a group, limit the disk, and remove the group; return the error, or None."""
+        """Create a group, limit the disk that holds `folder`, and remove the group; return the error, or None."""
         folders: dict[str, Path] = {}
         try:
             device = device_of(folder)
@@ -333,9 +349,10 @@ class CgroupLimiter:
         return None
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Create the group and set its memory limit; CPU and disk limits wait for `throttle`.
+        """Create the group `shared`, or else `name`, and set its memory limit; CPU and disk wait for `throttle`.
 
-        An existing group is used as it is if `shared`; otherwise FileExistsError.
+        With `shared`, an existing group is used as it is, and the process enters a new group `name` below it. Without,
+        FileExistsError. OSError if the kernel refuses. `folder` selects the disk for the disk limits.
         """
         more = (self.version.disk,) if limits.disk else ()
         try:
@@ -351,7 +368,10 @@ class CgroupLimiter:
         return CgroupGroup(self.version, folders, entered, device_of(folder) if limits.disk else None)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
-        """Return the group in these folders."""
+        """Return the group in `folders` (controller -> folder), without creating or checking it.
+
+        `folder` selects the disk if `limits` has disk limits; `name` is ignored.
+        """
         return CgroupGroup(self.version, folders, folders, device_of(folder) if limits.disk else None)
 
 
@@ -371,12 +391,15 @@ class SystemdGroup:
         return (*_SCOPE, f"--unit={self.unit}", *_memory_property(self.memory), "--")
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return the group into which systemd put the process."""
+        """Return `cpu` and `memory` -> version 2 group into which systemd put the process; empty if it has none."""
         folder = cgroups.folder_of(pid)
         return {"cpu": folder, "memory": folder} if folder else {}
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota of the scope; an empty value lifts it. Disk limits are not supported."""
+        """Set the CPU quota of the scope; None lifts it. Disk limits are not supported.
+
+        subprocess.SubprocessError if systemctl fails or takes more than 20 s.
+        """
         quota = "" if limits.cpus is None else f"{limits.cpus * 100:g}%"
         subprocess.run(
             ["systemctl", "--user", "set-property", "--runtime", f"{self.unit}.scope", f"CPUQuota={quota}"],
@@ -386,12 +409,15 @@ class SystemdGroup:
         )
 
     def strays(self, pids: Collection[int]) -> dict[int, str]:
-        """Return process id -> folder of its actual group, for processes outside of the scope."""
+        """Return process id -> folder of its actual group, for each of `pids` that is outside of the scope.
+
+        Processes that have ended are left out.
+        """
         folders = {pid: cgroups.folder_of(pid) for pid in pids}
         return {pid: str(folder) for pid, folder in folders.items() if folder and folder.name != f"{self.unit}.scope"}
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the scope's limits as the kernel has them; None if the process has no group of version 2."""
+        """Return the scope's CPU and memory limits as the kernel has them; None without a version 2 group."""
         folders = self.located(pid)
         return cgroups.V2().read(folders, None) if folders else None
 
@@ -409,7 +435,7 @@ class SystemdLimiter:
     shares: bool = False
 
     def obstacle(self) -> str | None:
-        """Run a command in a scope with a quota and check its control group; return the error, or None."""
+        """Run a command in a scope with a quota, for 20 s at most, and check its group; return the error, or None."""
         show = "cat /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/cpu.max"
         command = [*_SCOPE, "--property=CPUQuota=50%", *_memory_property(2**30), "--", "sh", "-c", show]
         try:
@@ -427,11 +453,14 @@ class SystemdLimiter:
         return "a user's systemd instance cannot limit disks"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Return a systemd scope that does not exist yet: its `prefix` creates it with the process and memory limit."""
+        """Return a systemd scope that does not exist yet: its `prefix` creates it with the process and memory limit.
+
+        `folder` and `shared` are ignored.
+        """
         return SystemdGroup(name, limits.memory)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
-        """Return the scope of that name."""
+        """Return the scope of that name, without checking it; `folders` and `folder` are ignored."""
         return SystemdGroup(name, limits.memory)
 
 

@@ -36,7 +36,7 @@ class Shape:
     rate: float | None = None  #: maximum rate, in bytes/s
 
     def __post_init__(self) -> None:
-        """Refuse a delay, loss or rate out of range."""
+        """Raise BadInput unless the delay is 0 to 60 s, the loss 0 to below 1, and the rate 1,000 to 2e10 bytes/s."""
         if not 0 <= self.delay <= 60:
             raise BadInput(
                 f"the delay of a link must be 0 to 60 s; got {self.delay} s", remedy="give a delay such as 20ms"
@@ -70,7 +70,10 @@ class Link:
     pid: int
 
     def shape(self, shape: Shape) -> None:
-        """Replace the current shape. If the kernel refuses, remove any shape and raise BadInput or LoadframeError."""
+        """Replace the current shape; an empty shape removes it.
+
+        If the kernel refuses, remove any shape and raise BadInput (no support for delays) or LoadframeError.
+        """
         for end in self._ends():
             _attempt(end, "qdisc", "delete", "dev", end.interface, "root")
             _attempt(end, "filter", "delete", "dev", end.interface, "ingress", "pref", str(_LOSS))
@@ -82,12 +85,15 @@ class Link:
             raise
 
     def cut(self) -> None:
-        """Drop all packets in both directions. The interfaces stay up, so peers notice only missing answers."""
+        """Drop all IPv4 packets in both directions, until `restore`; LoadframeError if the kernel refuses.
+
+        The interfaces stay up, so peers notice only missing answers.
+        """
         for end in self._ends():
             _filter(end, _CUT, _DROP_ALL)
 
     def restore(self) -> None:
-        """Undo a cut; the shape stays."""
+        """Undo a cut; the shape stays. Does nothing without a cut; errors are ignored."""
         for end in self._ends():
             _attempt(end, "filter", "delete", "dev", end.interface, "ingress", "pref", str(_CUT))
 
@@ -110,7 +116,7 @@ class _End:
 
 
 def _apply_shape(end: _End, shape: Shape) -> None:
-    """Add the rate limit, delay and loss to an end's interface; BadInput if the kernel cannot delay packets.
+    """Add rate limit, delay and loss to an end without a shape; BadInput if the kernel cannot delay packets.
 
     LoadframeError if it refuses another change.
     """
@@ -137,7 +143,10 @@ def _apply_shape(end: _End, shape: Shape) -> None:
 
 
 def _filter(end: _End, preference: int, program: str) -> None:
-    """Replace the ingress filter of a priority (`preference`) by a BPF program; LoadframeError if that fails."""
+    """Replace the ingress filter of the priority `preference` by the BPF bytecode `program`, for IPv4 packets.
+
+    LoadframeError if that fails.
+    """
     # Fails when the qdisc already exists, which is fine.
     _attempt(end, "qdisc", "add", "dev", end.interface, "clsact")
     # Only IP packets: ARP still works, as behind a switch that is disconnected farther away.
@@ -147,13 +156,13 @@ def _filter(end: _End, preference: int, program: str) -> None:
 
 
 def _tc(end: _End, *arguments: str) -> None:
-    """Run tc at an end of the link; LoadframeError if it fails."""
+    """Run tc with these arguments at an end of the link; LoadframeError if it fails."""
     if error := _attempt(end, *arguments):
         raise LoadframeError(f"could not change the link: {error}", where=" ".join(("tc", *arguments)))
 
 
 def _attempt(end: _End, *arguments: str) -> str | None:
-    """Run tc; return the first line of its error, or None if it succeeded."""
+    """Run tc at an end of the link; return the first line of its error, or None if it succeeded."""
     finished = subprocess.run([*end.prefix, "tc", *arguments], capture_output=True, text=True, check=False)
     if finished.returncode == 0:
         return None

@@ -37,7 +37,10 @@ PORTS = range(20000, 32000)
 
 
 def ports_from(first: int, count: int) -> list[int]:
-    """Return `count` ports from `first` on; BadInput if nodes cannot have one of them."""
+    """Return `count` ports from `first` on, ascending; BadInput if one is outside 1024 to 65535.
+
+    They need not be free.
+    """
     last = first + count - 1
     if first >= FIRST_PORT and last <= LAST_PORT:
         return list(range(first, last + 1))
@@ -77,11 +80,11 @@ class LocalHost:
         return self
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call the function in this process."""
+        """Call the function in this process, and return its result."""
         return function(*args, **kwargs)
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call the function in this process. `patience` applies only to remote machines."""
+        """Call the function in this process, and return its result. `patience` applies only to remote machines."""
         return function(*args, **kwargs)
 
     @cached_property
@@ -94,7 +97,7 @@ class LocalHost:
         return None
 
     def folder(self, cluster: Path) -> Path:
-        """Return the cluster's folder, which also holds the nodes' folders on this machine."""
+        """Return `cluster`: the folder of a cluster also holds the folders of its nodes on this machine."""
         return cluster
 
     @cached_property
@@ -103,9 +106,9 @@ class LocalHost:
         return limits.choose()
 
     def limited_by(self, asked: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return the limiter of this machine, tested once, and the reason if limits cannot be enforced.
+        """Return the limiter of this machine, tested once, and the reason if limits cannot be enforced, else None.
 
-        Returns `none` without a reason if no limits were requested.
+        Returns `none` without a reason if no limits were requested (`asked`). `folder` selects the disk.
         """
         if not asked:
             return "none", None
@@ -122,9 +125,10 @@ class LocalHost:
         return f"127.0.{(number + 1) // 256}.{(number + 1) % 256}"
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return `count` ports that are free now at all of these addresses; see `Machine.free_ports`.
+        """Return `count` ports that are free now at all of these addresses, by default 127.0.0.1; reserve nothing.
 
-        Random ones, or those from `first` on. BadInput if too few, or one of the latter, are free.
+        Random ones from 20000 to 31999, or those from `first` on. BadInput if too few are free, or one of the latter is
+        not.
         """
         addresses = addresses or (self.address,)
         if first is None:
@@ -167,10 +171,11 @@ class LocalHost:
         return user
 
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
-        """Start a command under a supervisor; LoadframeError if it cannot be executed.
+        """Start a command under a supervisor, and return its process; LoadframeError if it cannot be executed.
 
-        Disk limits that the machine cannot enforce are dropped; `limited_by` reports that. BadInput if its limits must
-        be shared and the limiter does not support that.
+        Its memory limit applies at once, CPU quota and disk limits after `throttle(True)`. Disk limits that the machine
+        cannot enforce are dropped; `limited_by` reports that. BadInput if its limits must be shared and the limiter
+        does not support that.
         """
         limiter, _ = self._limiter if asked else (None, None)
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):
@@ -234,7 +239,10 @@ class LocalHost:
         return limits.limiters()
 
     def _start_supervisor(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
-        """Start a supervisor with its order and the path of the log; return it and its first answer."""
+        """Start a supervisor with its order and the path of the log; return it and its first answer.
+
+        The answer is `{"pid": n}` or `{"error": text}`.
+        """
         with nofollow.appending(path.parent, path.name) as log, _supervisor_program() as (program, needed):
             supervisor_process = subprocess.Popen(
                 [sys.executable, "-I", "-S", *program],
@@ -292,7 +300,7 @@ def _supervisor_program() -> Iterator[tuple[Sequence[str], Sequence[int]]]:
 
 
 def _bindable(address: str, port: int) -> bool:
-    """Return whether a process can bind the address and port now."""
+    """Return whether a process can bind the TCP port at the address now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -343,7 +351,10 @@ def _account() -> int | None:
 
 
 def _prefixed(command: Command, prefix: tuple[str, ...]) -> Command:
-    """Return the command with a prefix before its arguments, and the variables that systemd-run needs."""
+    """Return the command with a prefix (program and options) before its arguments.
+
+    Adds the variables with which systemd-run finds the user's systemd instance.
+    """
     # systemd-run needs these two variables to find the user's systemd instance.
     session = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS") if name in os.environ}
     program = shutil.which(prefix[0]) or prefix[0]

@@ -57,9 +57,11 @@ class LocalProcess:
         kept: Identity | None = None,
         link: str | None = None,
     ) -> None:
-        """Take either our child as `child`, or the identity of an earlier supervisor as `kept`.
+        """Take the supervisor either as our child (`child`), or as the identity of an earlier one (`kept`).
 
-        `folder` is the node's data folder. `link` is the name of the outer end of its link, if it has its own network.
+        `name` is that of the command, `pid` the id of the node's process, `group` its limits in force, `asked` the
+        requested ones, and `folder` its data folder. `link` is the name of the outer end of its link, if it has its own
+        network.
         """
         self.name = name
         self.pid = pid
@@ -84,11 +86,11 @@ class LocalProcess:
 
     @property
     def control_groups(self) -> Mapping[str, Path]:
-        """Controller -> folder of the process's control group."""
+        """Controller (`cpu`, `memory`) -> folder of the process's control group; empty without limits."""
         return self._group.located(self.pid)
 
     def alive(self) -> bool:
-        """Whether the node's process runs."""
+        """Whether the node's process runs; zombies do not count."""
         return self._identity.alive()
 
     def exit_status(self) -> int | None:
@@ -100,7 +102,10 @@ class LocalProcess:
         return self._status
 
     def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota and the disk limits. LoadframeError if that fails while the process runs."""
+        """Apply (`on`) or lift the requested CPU quota and disk limits. Does nothing if none were requested.
+
+        LoadframeError if that fails while the process runs.
+        """
         if self._asked == self._asked.lifted:
             return
         try:
@@ -150,7 +155,7 @@ class LocalProcess:
         self._await(lambda: not any(identity.alive() for identity in killed))
 
     def pause(self) -> None:
-        """Send SIGSTOP and wait until the process is stopped, 10 s at most."""
+        """Send SIGSTOP to the process and its descendants, and wait until the process is stopped, 10 s at most."""
         self._signal(signal.SIGSTOP)
         self._await(lambda: self.paused() or not self.alive())
 
@@ -162,7 +167,7 @@ class LocalProcess:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Send SIGCONT."""
+        """Send SIGCONT to the process and its descendants."""
         self._signal(signal.SIGCONT)
 
     def paused(self) -> bool:
@@ -172,7 +177,10 @@ class LocalProcess:
         return False
 
     def _signal(self, number: signal.Signals) -> list[Identity]:
-        """Signal the process and then its descendants, which do the work in some stores; return them."""
+        """Signal the process and then its descendants, which do the work in some stores; return them in this order.
+
+        Empty, without a signal, if the process has ended.
+        """
         if not self.alive():
             return []
         signalled = [self._identity, *_descendants(self.pid)]
@@ -209,8 +217,8 @@ class LocalProcess:
     def stop(self) -> None:
         """Let the supervisor stop the node and clean up, and wait for it.
 
-        The supervisor is never killed, because it removes scratch folders and control groups. If it fails to kill its
-        node, this method does. If its cleanup takes longer than 120 s, it continues alone.
+        The supervisor is never killed, because it removes scratch folders and control groups. If it does not end within
+        20 s, this method kills the node. If its cleanup takes longer than another 120 s, it continues alone.
         """
         self.request_stop()
         if not self._supervisor_ends(2 * GRACE):

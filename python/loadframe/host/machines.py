@@ -30,7 +30,7 @@ class MachinesHost:
     """Machines for the nodes of a cluster. The next node goes to the machine with the fewest, in their order."""
 
     def __init__(self, name: str, machines: Sequence[RemoteMachine], placement: Placement) -> None:
-        """Store the machines without connecting; BadInput if one is named twice."""
+        """Store the machines without connecting; BadInput if one is named twice. `name` is the host's (`ssh`, ...)."""
         self.name = name
         self._machines = tuple(machines)
         self._placement = placement
@@ -53,7 +53,10 @@ class MachinesHost:
         return any(machine.lost for machine in self._machines)
 
     def require(self) -> None:
-        """Connect to all machines concurrently; BadInput for the first that is unreachable or unsuitable."""
+        """Connect to all machines concurrently; BadInput for the first, in order, that is unreachable or unsuitable.
+
+        BadInput also if their architectures differ, and as `require_apart`.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for tried in [pool.submit(machine.require) for machine in self._machines]:
                 tried.result()
@@ -61,7 +64,7 @@ class MachinesHost:
         self.require_apart()
 
     def require_apart(self) -> None:
-        """Raise BadInput if nodes must not share machines with the generator, and one machine runs a rank."""
+        """Raise BadInput if nodes must not share machines with the generator, and it runs on one of these machines."""
         for machine in () if self._placement.share else self._machines:
             if loads := _loading(machine):
                 raise BadInput(
@@ -71,7 +74,7 @@ class MachinesHost:
                 )
 
     def machine(self, hostname: str) -> RemoteMachine:
-        """Return the machine of that name; BadInput if it is unknown."""
+        """Return the machine of that name, connected or not; BadInput if it is not one of these."""
         for machine in self._machines:
             if machine.hostname == hostname:
                 return machine
@@ -82,7 +85,10 @@ class MachinesHost:
         )
 
     def place(self, taken: Sequence[str]) -> RemoteMachine:
-        """Return the machine with the fewest nodes among those with a free slot; BadInput if all are full."""
+        """Return the first machine with the fewest nodes among those with a free slot; BadInput if all are full.
+
+        `taken` holds the hostname of each existing node's machine.
+        """
         free = [machine for machine in self._machines if taken.count(machine.hostname) < machine.slots]
         if not free:
             slots = sum(machine.slots for machine in self._machines)
@@ -95,7 +101,7 @@ class MachinesHost:
         return min(free, key=lambda machine: taken.count(machine.hostname))
 
     def close(self) -> None:
-        """Stop the agents, and with them all nodes that were not kept."""
+        """Stop the agents, and with them all nodes that were not kept; wait until they have ended."""
         # In parallel, but without threads: the interpreter starts none while it exits.
         for machine in self._machines:
             machine.hang_up()
@@ -103,7 +109,7 @@ class MachinesHost:
             machine.close()
 
     def _require_alike(self) -> None:
-        """Raise BadInput if the machines differ in architecture, because they run the same software."""
+        """Connect to the machines; BadInput if one differs in architecture from the first. There must be a machine."""
         first, *others = self._machines
         for machine in others:
             if machine.facts.architecture != first.facts.architecture:
@@ -116,7 +122,10 @@ class MachinesHost:
 
 
 def _loading(machine: RemoteMachine) -> str | None:
-    """Describe the part of the generator that runs on a machine, or None if it runs none."""
+    """Return a description of the rank, or else the command, that generates load on a machine, or None.
+
+    Connects to the machine.
+    """
     from loadframe.ranks.coordinator import present
 
     facts, hub = machine.facts, present()
@@ -142,14 +151,15 @@ class LentMachinesHost(MachinesHost):
     ) -> None:
         """Store the machines without connecting.
 
-        `lent` names the owner of the machines in messages, and `remedy` says how to get others. `trouble` is the error
-        to raise if there are no machines, other than BadInput if they are unknown; `require` and `place` raise it.
+        `lent` names the owner of the machines in messages, and `remedy` says how to get others. `require` and `place`
+        raise `trouble`, if given: BadInput if the job has no machines, another LoadframeError if its machines are
+        unknown.
         """
         super().__init__(name, machines, placement)
         self._lent, self._remedy, self._trouble = lent, remedy, trouble
 
     def require(self) -> None:
-        """Raise BadInput for missing machines, and for the first that is unusable; LoadframeError for unknown ones."""
+        """Raise `trouble`, if given; otherwise BadInput as `MachinesHost.require`, without the check of sharing."""
         if self._trouble:
             raise self._trouble
         super().require()
@@ -158,15 +168,19 @@ class LentMachinesHost(MachinesHost):
         """Do nothing: the machines were selected with regard to the ranks."""
 
     def place(self, taken: Sequence[str]) -> RemoteMachine:
-        """Return the machine with the fewest nodes among those with a free slot; BadInput if there is none."""
+        """Return the first machine with the fewest nodes among those with a free slot; BadInput if all are full.
+
+        `taken` holds the hostname of each existing node's machine. Raises `trouble` instead, if given.
+        """
         if self._trouble:
             raise self._trouble
         return super().place(taken)
 
     def machine(self, hostname: str) -> RemoteMachine:
-        """Return the machine of that name; LoadframeError if the machines are unknown.
+        """Return the machine of that name; LoadframeError if the machines of the job are unknown.
 
-        A machine of an earlier job has no running nodes, and refuses to connect.
+        Another name is taken for a machine of an earlier job. Its object has no processes, and BadInput follows when it
+        connects.
         """
         # The scheduler did not answer, so nodes may still run.
         if self._trouble and not isinstance(self._trouble, BadInput):
@@ -184,7 +198,7 @@ class _Returned(RemoteMachine):
         super().__init__(hostname, self._refuse)
 
     def find(self, record: Mapping[str, Any]) -> RemoteProcess | None:
-        """Return None: no process is left."""
+        """Return None without connecting: no process is left."""
         return None
 
     def _refuse(self) -> Connection:
@@ -198,9 +212,10 @@ class MpiHost(LentMachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Select the machines; BadInput for a machine without a rank. Without ranks, only `require` raises.
+        """Select the machines (`name`, `name:slots`; none for all); BadInput for a machine without a rank.
 
-        Side effect: without sharing, tells ranks on the selected machines not to generate load.
+        BadInput also if nodes must not share machines and only that of rank 0 is selected. Without ranks, `require` and
+        `place` raise BadInput. Side effect: without sharing, tells ranks on the selected machines not to generate load.
         """
         # Lazy: ranks above 0 and commands without ranks do not need it.
         from loadframe.ranks.coordinator import present
@@ -237,9 +252,10 @@ class MpiHost(LentMachinesHost):
 
 
 def _selected_machines(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
-    """Return the selected machines, each with its number of slots, or None if not given.
+    """Return the `requested` machines, or all with ranks, each with its number of slots, or None if not given.
 
-    BadInput for a machine without ranks, or if nodes must not share machines and only that of rank 0 is selected.
+    If nodes must not share machines, that of rank 0 is left out. BadInput if none is left, and for a machine without
+    ranks.
     """
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))
@@ -268,7 +284,7 @@ class _Connect:
         self._hub, self._name = hub, name
 
     def __call__(self) -> Connection:
-        """Start the agent through a rank above 0 there, or else as a child process; return the connection."""
+        """Start the agent through a rank above 0 on the machine, or else as a child process; return the connection."""
         ranks = self._hub.ranks()
         there = next((rank.rank for rank in ranks if rank.machine == self._name and rank.rank), None)
         return PipeConnection(agent_command()) if there is None else self._hub.start(there, agent_command())

@@ -60,10 +60,10 @@ class NetnsHost(LocalHost):
             )
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return an address in the network of the addresses in `beside`, or in a new network.
+        """Return an address in the network of the addresses in `beside`, or in a new network; `number` counts from 0.
 
-        BadInput if the network has no address for that number. Side effect: for a new network, creates its bridge and
-        removes abandoned bridges.
+        BadInput if the network has no address for that number, or without permission. Side effect: for a new network,
+        creates its bridge and removes abandoned bridges.
         """
         if beside:
             network = _network_of(next(iter(beside)))
@@ -79,7 +79,11 @@ class NetnsHost(LocalHost):
         return str(network[number + 2])
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports without testing them: in a new namespace all are free. BadInput if `first` is out of range."""
+        """Return ports without testing them, because in a new namespace all are free.
+
+        `count` random ports from 20000 to 31999, or those from `first` on; BadInput if one of the latter is out of
+        range.
+        """
         if first is None:
             return Random().sample(PORTS, count)
         return ports_from(first, count)
@@ -98,7 +102,10 @@ class NetnsHost(LocalHost):
         }
 
     def _start_supervisor(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
-        """Start a supervisor as on a local host, after its bridge is created and marked as used."""
+        """Start a supervisor as on a local host, after its bridge is created and marked as used.
+
+        `path` is that of the log. Returns the supervisor and its first answer.
+        """
         # The lock keeps the bridge until the supervisor has attached its node.
         with _locked():
             _sign(_network_of(order["network"]["address"].partition("/")[0]))
@@ -107,7 +114,7 @@ class NetnsHost(LocalHost):
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Hold a lock on the network namespace of the bridges. Supervisors use the same lock."""
+    """Hold a lock on the network namespace of the bridges, after waiting for it. Supervisors use the same lock."""
     descriptor = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -137,7 +144,7 @@ def _hardware(address: IPv4Address) -> str:
 
 
 def _unused() -> IPv4Network:
-    """Return a network that overlaps no route of this machine; BadInput if none is free."""
+    """Return the first /24 network of 198.19.0.0/16 that no bridge or route uses; BadInput if there is none."""
     routes = [route["dst"] for route in _ip_json("route", "show", "table", "all")]
     taken = [ip_network(route, strict=False) for route in routes if route != "default"]
     # Routes shorter than /8 are default routes in two halves, and reserve no addresses.
@@ -150,7 +157,10 @@ def _unused() -> IPv4Network:
 
 
 def _sign(network: IPv4Network) -> None:
-    """Create the network's bridge if it is missing, and mark it as used by this process."""
+    """Create the network's bridge if it is missing, and mark it as used by this process.
+
+    LoadframeError if another program uses the name, or the kernel refuses.
+    """
     bridge, us = _bridge(network), Identity.of(os.getpid())
     if not (_INTERFACES / bridge).exists():
         _ip("link", "add", bridge, "address", _hardware(network[1]), "type", "bridge")

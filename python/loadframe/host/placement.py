@@ -24,7 +24,7 @@ class Placement:
     network: str | None = None  #: interface, network such as 10.1.0.0/16, or suffix of host names such as -ib
 
     def __post_init__(self) -> None:
-        """Refuse a number of nodes per machine below 1."""
+        """Raise BadInput for a number of nodes per machine below 1."""
         if self.per_machine is not None and self.per_machine < 1:
             raise BadInput(f"nodes per machine must be at least 1; got {self.per_machine}", remedy="give 1 or more")
 
@@ -37,7 +37,7 @@ class Placement:
 def parse(text: str) -> tuple[str, int | None]:
     """Return the machine name and slots of `name`, `name:2` or, as in host files, `name slots=2`.
 
-    The slots are None if not given. BadInput for other text.
+    The slots are None if not given. BadInput for other text and for 0 slots.
     """
     match = _MACHINE.fullmatch(text.strip())
     if match is None:
@@ -52,7 +52,11 @@ def parse(text: str) -> tuple[str, int | None]:
 
 
 def parse_machines(text: str) -> tuple[str, ...]:
-    """Return the machines of a list `a,b:2`, or of the host file in `@path`. BadInput for invalid entries."""
+    """Return the machines of a list `a,b:2`, or of the host file in `@path`, each as `name` or `name:slots`.
+
+    A host file has a machine per line, and comments after `#`. BadInput for invalid entries, an empty list or an
+    unreadable file.
+    """
     if not text.startswith("@"):
         return _checked((word for word in text.split(",") if word.strip()), "--machines")
     path = Path(text[1:]).expanduser()
@@ -83,7 +87,10 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def shortage(limits: Limits, nodes: int) -> str | None:
-    """Return why this machine lacks the cores for that many nodes, or None if it has them."""
+    """Return why this machine lacks the cores for that many nodes, or None if it has them.
+
+    A core in `limits.cores` that this process may not use is a reason, too.
+    """
     usable = os.sched_getaffinity(0)
     for core in limits.cores or ():
         if core not in usable:
@@ -98,14 +105,14 @@ def shortage(limits: Limits, nodes: int) -> str | None:
 
 
 def generator_shares(limits: Limits, nodes: int) -> bool:
-    """Whether the node cores, if assigned, leave no core for the generator."""
+    """Whether the cores of the nodes leave no core for the generator; False if no cores are assigned to nodes."""
     if limits.cores is None and limits.cores_each is None:
         return False
     return not os.sched_getaffinity(0) - set(candidate_cores(limits, nodes))
 
 
 def require(limits: Limits, nodes: int) -> None:
-    """Raise BadInput if cores are missing for that many nodes, or a shared set leaves the generator none."""
+    """Raise BadInput if cores are missing for that many nodes, or if nodes share a set of all usable cores."""
     usable = sorted(os.sched_getaffinity(0))
     problem = shortage(limits, nodes)
     if problem:
@@ -138,10 +145,11 @@ def candidate_cores(limits: Limits, nodes: int) -> tuple[int, ...]:
 
 
 def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the cores of the next node; `taken` are those of the other nodes.
+    """Return the cores of the next node, sorted; `taken` are those of the other nodes. `cores_each` must be set.
 
-    A node keeps its previous cores (`before`) if they are free. Otherwise a node gets whole physical cores while there
-    are enough, so that it does not share one with another node. BadInput if too few are free.
+    `nodes` is the number of nodes for `candidate_cores`. A node keeps its previous cores (`before`) if they are free.
+    Otherwise a node gets whole physical cores while there are enough, so that it does not share one with another node.
+    BadInput if too few are free.
     """
     assert limits.cores_each is not None
     available = candidate_cores(limits, nodes)
@@ -188,7 +196,10 @@ def _others(available: Sequence[int], free: Sequence[int], chosen: Sequence[int]
 
 
 def _core_rank(core: int, chosen: Sequence[int], taken: Collection[int]) -> int:
-    """Rank a candidate: same physical core as a chosen one (0), unused physical core (1), core of another node (2)."""
+    """Rank a candidate: same physical core as a chosen one (0), unused physical core (1), core of another node (2).
+
+    A lower rank is better. `taken` are the cores of other nodes.
+    """
     threads = set(siblings(core))
     if threads & set(chosen):
         return 0

@@ -49,7 +49,9 @@ class RemoteMachine:
     ) -> None:
         """Store the arguments without connecting.
 
-        `reached` is the machine's address, if the launcher knows it. `network` selects one of its addresses.
+        `slots` is the number of nodes that it takes. `reached` is the machine's address, if the launcher knows it.
+        `network` selects one of its addresses. `scratch` replaces its state folder. `kind` is by default that of local
+        processes.
         """
         self.hostname = hostname
         self.slots = slots
@@ -66,12 +68,12 @@ class RemoteMachine:
 
     @property
     def facts(self) -> Facts:
-        """Facts of the machine. Connects if necessary."""
+        """Facts of the machine. Connects if necessary; BadInput if that fails."""
         return self._connected().facts
 
     @property
     def lost(self) -> bool:
-        """Whether the connection has ended. The object cannot be used after that."""
+        """Whether the connection has ended; False before it is opened. The object cannot be used after that."""
         return self._line is not None and self._line.ended
 
     def silence(self) -> float:
@@ -79,7 +81,10 @@ class RemoteMachine:
         return self._line.silence() if self._line else 0.0
 
     def trouble(self) -> str | None:
-        """Return why the state of its processes is unknown, or None if it responds."""
+        """Return why the state of its processes is unknown, such as 5 s of silence; None if it responds.
+
+        None also if no connection was tried.
+        """
         if self._line is None:
             return self._failure and f"could not connect to {self.hostname}: {self._failure}"
         if self.lost:
@@ -89,13 +94,16 @@ class RemoteMachine:
 
     @property
     def address(self) -> str:
-        """Address that nodes bind: in the selected network, or else the one at which the machine was reached."""
+        """Address that nodes bind: in the selected network, or else the one at which the machine was reached.
+
+        Connects if necessary. BadInput if the machine has no such address.
+        """
         if self._address is None:
             self._address = self._found()
         return self._address
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call the function through the agent."""
+        """Return the function's result through the agent, or raise its error; MachineLost after 45 s of silence."""
         return self._connected().ask(_SILENT, function, *args, **kwargs)
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -120,23 +128,29 @@ class RemoteMachine:
         self.call(agent.require, self._kind)
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return the machine's address; all nodes on it share it."""
+        """Return the machine's address; all nodes on it share it, so the arguments are ignored."""
         return self.address
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports that are free on the machine now."""
+        """Return `count` ports that are free at the addresses, by default the machine's; see `Machine.free_ports`."""
         return self.call(agent.free_ports, count, first, list(addresses or (self.address,)))
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return the machine's limiter, and the reason if limits cannot be enforced, else None."""
+        """Return the machine's limiter, and the reason if limits cannot be enforced, else None.
+
+        `folder` is on the machine; its disk is the limited one.
+        """
         return self.call(agent.limited_by, self._kind, limits, folder)
 
     def server_user(self, named: bool = False) -> int | None:
-        """Return the machine's user for servers that refuse to run as root."""
+        """Return the id of the machine's user for servers that refuse to run as root; None if the agent is not root.
+
+        See `Machine.server_user`.
+        """
         return self.call(agent.server_user, named)
 
     def start(self, command: Command, limits: Limits) -> "RemoteProcess":
-        """Start a command on the machine."""
+        """Start a command on the machine, and return its process; errors as `LocalHost.start`, and MachineLost."""
         return self._process(self.call(agent.start, self._kind, command, limits))
 
     def find(self, record: Mapping[str, Any]) -> "RemoteProcess | None":
@@ -150,7 +164,7 @@ class RemoteMachine:
             self._line.hang_up()
 
     def close(self) -> None:
-        """Stop the agent and wait until it has ended."""
+        """Stop the agent and wait a limited time until it has ended."""
         if self._line:
             self._line.close()
 
@@ -161,9 +175,9 @@ class RemoteMachine:
         return RemoteProcess(line, started, kept=kept)
 
     def _connected(self) -> AgentClient:
-        """Return the agent, started on first use.
+        """Return the agent, started on first use; BadInput or another error of `connect` if that fails.
 
-        After a failure, the same error is raised without another attempt for _AGAIN seconds.
+        If the agent did not start, the same error is raised without another attempt for 20 s.
         """
         with self._connecting:
             if self._line is None:
@@ -272,11 +286,11 @@ class RemoteProcess:
         return self.state.status
 
     def paused(self) -> bool:
-        """Whether it is suspended."""
+        """Whether it is suspended, by its last reported state. False once the connection has ended."""
         return self.alive() and self.state.paused
 
     def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota and the disk limits."""
+        """Apply (`on`) or lift the CPU quota and the disk limits; MachineLost if the machine is silent."""
         self._act("throttle" if on else "unthrottle")
 
     def limit_differences(self, throttled: bool) -> list[Difference]:
@@ -289,11 +303,11 @@ class RemoteProcess:
         return []
 
     def kill(self) -> None:
-        """Kill it immediately."""
+        """Kill it and wait for its end; MachineLost if the machine is silent."""
         self._act("kill")
 
     def pause(self) -> None:
-        """Suspend it."""
+        """Suspend it; MachineLost if the machine is silent."""
         self._act("pause")
 
     def resume(self) -> None:
@@ -306,7 +320,7 @@ class RemoteProcess:
         return dict(self._record)
 
     def keep(self) -> None:
-        """Let it outlive the agent."""
+        """Let it outlive the agent; MachineLost if the machine is silent."""
         self._act("keep")
         self._kept = True
 
@@ -322,14 +336,14 @@ class RemoteProcess:
 
     @property
     def _patience(self) -> float:
-        """Seconds of silence after which a call about the process fails."""
+        """Seconds of silence after which a call about the process fails: 45 if it is kept, otherwise 15."""
         return _SILENT if self._kept else _ENDING
 
     def _act(self, action: str) -> None:
-        """Apply an action of `agent.act` and store the new state; MachineLost if the machine is silent."""
+        """Apply an action, a word of `agent.act`, and store the new state; MachineLost if the machine is silent."""
         self._line.learn(self._number, self._line.ask(self._patience, agent.act, self._number, action))
 
 
 def _address_list(addresses: Mapping[str, str]) -> str:
-    """Write addresses with their interfaces."""
+    """Return addresses with their interfaces as text, such as `eth0 10.0.0.1, ib0 10.1.0.1`."""
     return ", ".join(f"{name} {address}" for name, address in addresses.items())

@@ -47,13 +47,13 @@ def job() -> str | None:
 
 
 def current() -> Allocation | None:
-    """Return the allocation of this process, or None outside Slurm, BadInput if the job has ended."""
+    """Return the allocation of this process, or None outside Slurm; errors as `of_job`."""
     number = job()
     return None if number is None else of_job(number)
 
 
 def require() -> Allocation:
-    """Return the allocation of this process; BadInput outside Slurm, or if the job has ended."""
+    """Return the allocation of this process; BadInput outside Slurm, other errors as `of_job`."""
     allocation = current()
     if allocation is None:
         raise BadInput(
@@ -89,18 +89,24 @@ def of_job(number: str) -> Allocation:
 
 
 def hostnames(names: str) -> tuple[str, ...]:
-    """Return the names in Slurm's short form: n1, n2, n3 and login for `n[1-3],login`."""
+    """Return the names in Slurm's short form: n1, n2, n3 and login for `n[1-3],login`; empty for no text.
+
+    Errors as `_run`.
+    """
     return tuple(_run("scontrol", "show", "hostnames", names).split()) if names else ()
 
 
 def addresses(machines: tuple[str, ...]) -> Mapping[str, str]:
-    """Return machine -> address or host name through which Slurm reaches it."""
+    """Return machine -> address or host name through which Slurm reaches it; errors as `_run`.
+
+    `machines` must not be empty.
+    """
     lines = _run("sinfo", "--noheader", "--Node", f"--nodes={','.join(machines)}", "--format=%N|%o").splitlines()
     return dict(line.split("|") for line in lines)
 
 
 def machines_of_this_step() -> tuple[str, ...]:
-    """Return the machines of this process's job step, or of the batch script; empty outside Slurm."""
+    """Return the machines of this process's job step, in Slurm's order, or of the batch script; empty outside Slurm."""
     if os.environ.get("SLURM_STEP_ID", "").isdecimal() and (names := os.environ.get("SLURM_STEP_NODELIST")):
         return hostnames(names)
     name = os.environ.get("SLURMD_NODENAME")
@@ -108,7 +114,7 @@ def machines_of_this_step() -> tuple[str, ...]:
 
 
 def environment(number: str) -> dict[str, str]:
-    """Return the environment for another step of a job: without the variables of the current step."""
+    """Return this process's environment without the variables of its step, for another step of the job `number`."""
     kept = {name: text for name, text in os.environ.items() if name in _OF_JOBS or not name.startswith(_OF_STEPS)}
     return {**kept, "SLURM_JOB_ID": number}
 
@@ -125,9 +131,9 @@ def cancel_step(number: str, name: str) -> None:
 
 
 def _run(*command: str) -> str:
-    """Run a Slurm command and return its output.
+    """Run a Slurm command and return its output, without white space at its ends; times are in s since the epoch.
 
-    BadInput if it is not installed, LoadframeError if it fails or does not answer in time.
+    BadInput if it is not installed, LoadframeError if it fails or does not answer within 60 s.
     """
     variables = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
@@ -196,7 +202,11 @@ class SlurmHost(LentMachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Select the machines. `require` raises BadInput, such as for a missing job; LoadframeError if Slurm fails."""
+        """Select the machines (`name`, `name:slots`; none for all of the job). Raises no LoadframeError.
+
+        `require` and `place` raise it instead: BadInput, such as for a missing job or a machine outside it;
+        LoadframeError if Slurm fails.
+        """
         trouble: LoadframeError | None = None
         job = ""
         slots: dict[str, int | None] = {}
@@ -232,9 +242,10 @@ class SlurmHost(LentMachinesHost):
 
 
 def _selected_machines(allocation: Allocation, requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
-    """Return the selected machines, each with its number of slots, or None if not given.
+    """Return the `requested` machines, or all of the job, each with its number of slots, or None if not given.
 
-    BadInput for a machine outside the job, or if ranks run on all machines and nodes must not share them.
+    If nodes must not share machines with ranks, those of this step are left out. BadInput if none is left, and for a
+    machine outside the job.
     """
     if requested:
         chosen = dict(parse(text) for text in requested)
@@ -270,7 +281,7 @@ class _Connect:
         self._name, self._job = name, job
 
     def __call__(self) -> Connection:
-        """Start a step with the agent, and return the connection; BadInput if srun is not installed."""
+        """Start a step with the agent, and return the connection without waiting; BadInput if srun is not installed."""
         try:
             return _Step(self._name, self._job)
         except OSError as error:
@@ -283,14 +294,17 @@ class _Step(PipeConnection):
     """Step that runs an agent. If srun is killed, the step is cancelled, because Slurm would let it run on."""
 
     def __init__(self, machine: str, job: str) -> None:
-        """Start srun with an agent on a machine of the job."""
+        """Start srun with an agent on a machine of the job; OSError if srun is not installed."""
         # Unique name, so that `cancel_step` finds only this step.
         self._step, self._job = f"loadframe-agent-{secrets.token_hex(4)}", job
         command = [*_STEP, f"--job-name={self._step}", f"--nodelist={machine}", *agent_command()]
         super().__init__(command, environment(job))
 
     def receive(self) -> bytes:
-        """Return the available output, waiting if there is none; at its end, cancel the step if srun was killed."""
+        """Return the available output, waiting if there is none; empty at its end.
+
+        Side effect: at the end, cancels the step if a signal has killed srun.
+        """
         data = super().receive()
         if not data and (self.status() or 0) < 0:
             with contextlib.suppress(LoadframeError):
@@ -306,7 +320,7 @@ class _Explain:
         self._name, self._job = name, job
 
     def __call__(self, status: int | None, words: str) -> BadInput:
-        """Return the error for an exit status and error output (`words`) of srun."""
+        """Return the error, with cause and remedy, for an exit status and error output (`words`) of srun."""
         for pattern, what, remedy in _CAUSES:
             if re.search(pattern, words, re.IGNORECASE):
                 return BadInput(f"could not start the agent: {what}", where=self._name, remedy=remedy)

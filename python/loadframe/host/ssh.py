@@ -62,7 +62,7 @@ class SshHost(MachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Parse the names without connecting; BadInput without a machine."""
+        """Parse the names without connecting; BadInput without a machine, or for an invalid or repeated name."""
         if not machines:
             raise BadInput(
                 "--host ssh requires machines",
@@ -87,7 +87,7 @@ class SshHost(MachinesHost):
         )
 
     def require(self) -> None:
-        """Raise BadInput for the first unusable machine, and for two names of the same machine."""
+        """Connect to all machines; BadInput as `MachinesHost.require`, and for two names of the same machine."""
         super().require()
         names: dict[tuple[str, str], str] = {}
         for machine in self.machines:
@@ -100,7 +100,7 @@ class SshHost(MachinesHost):
 
 
 def ssh() -> list[str]:
-    """Return the ssh command from LOADFRAME_SSH, or `ssh`."""
+    """Return the words of the ssh command in LOADFRAME_SSH, or `ssh` if it is unset or empty."""
     return shlex.split(os.environ.get("LOADFRAME_SSH", "")) or ["ssh"]
 
 
@@ -112,7 +112,7 @@ class _Connect:
         self._name = name
 
     def __call__(self) -> Connection:
-        """Start ssh with the agent, and return the connection; BadInput if ssh is not installed."""
+        """Start ssh with the agent, and return the connection without waiting; BadInput if ssh is not installed."""
         options = [f"-o{key}={value}" for key, value in _OPTIONS.items()]
         # The remote shell splits this string again.
         command = [*ssh(), "-T", "-x", *options, "--", self._name, shlex.join(agent_command())]
@@ -132,7 +132,7 @@ class _Explain:
         self._name = name
 
     def __call__(self, status: int | None, words: str) -> BadInput:
-        """Return the error for an exit status and error output (`words`) of ssh."""
+        """Return the error, with cause and remedy, for an exit status and error output (`words`) of ssh."""
         for pattern, what, remedy in _CAUSES:
             if re.search(pattern, words, re.IGNORECASE):
                 todo = remedy.format(ssh=shlex.join(ssh()), name=self._name)

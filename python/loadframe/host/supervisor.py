@@ -45,7 +45,11 @@ NODE_END = "eth0"
 
 
 def main() -> None:
-    """Start the node. Wait until it ends, the pipe closes, or SIGTERM arrives; then stop it and clean up."""
+    """Start the node and wait until the pipe closes or SIGTERM arrives; then stop the node and clean up.
+
+    If the node ends, writes its exit status, and waits for the end of the pipe before it cleans up. After the input
+    line `keep`, the end of the node counts instead of that of the pipe.
+    """
     # Ctrl-C and a closed terminal are for loadframe. If it ends, the pipe closes.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
@@ -86,7 +90,10 @@ def main() -> None:
 
 
 def _read_line() -> bytes:
-    """Return a line from standard input, read byte by byte: a buffer could swallow later lines."""
+    """Return a line from standard input, with its newline; without it if the input ends.
+
+    Reads byte by byte: a buffer could swallow later lines.
+    """
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -99,7 +106,8 @@ def _read_line() -> bytes:
 def _start(order: dict[str, Any]) -> int | None:
     """Start the node: fork, enter its control groups, change the user and execute the command; return its process id.
 
-    `order` is the input of the supervisor. Reports the process id, or the error; returns None in that case.
+    `order` is the input of the supervisor; the `index` of the link is added to its `network`. Writes the process id, or
+    the error, to standard output; returns None after an error.
     """
     trouble_read, trouble_write = os.pipe2(os.O_CLOEXEC)
     supervisor = os.getpid()
@@ -149,7 +157,7 @@ def _start(order: dict[str, Any]) -> int | None:
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files: to the hard limit, and to the required number if we are permitted to."""
+    """Raise the limit of open files to the hard limit; if that is below 65,535, both to 65,535 where permitted."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= most < _FILES:
         # Not allowed without CAP_SYS_RESOURCE.
@@ -162,8 +170,9 @@ def _allow_files() -> None:
 def _move_out(network: dict[str, Any], supervisor: int) -> None:
     """Enter a new network namespace, which ends with its last process, and connect it to the bridge.
 
-    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`.
-    Removes the link of an ended process with the same address.
+    `network` is that of the supervisor's input. The connection is a pair of linked interfaces; one end stays in the
+    namespace of the process `supervisor`. Removes the link of an ended process with the same address. OSError if a step
+    fails.
     """
     # The kernel removes the link of an ended process with a delay, or not, if a connection holds its namespace.
     if _index(network["link"]) is not None:
@@ -191,7 +200,7 @@ def _enter(namespace: int) -> None:
 
 
 def _check(failed: int, what: str) -> None:
-    """Raise OSError, with `what` in place of a file name, if a call of libc has failed (not 0)."""
+    """Raise OSError, with `what` in place of a file name, if `failed`, the result of a call of libc, is not 0."""
     if failed:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
 
@@ -218,10 +227,10 @@ def _ip(network: dict[str, Any], *commands: str) -> None:
 
 
 def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | None:
-    """If the node has ended, kill its leftover processes and return its status, or None while it runs.
+    """If the node has ended, kill its leftover processes and return its exit status; None while it runs.
 
-    With `flags` 0 instead of WNOHANG, wait for its end. Side effect: collects other children, which are orphaned
-    descendants of the node.
+    The status is 128 + signal if a signal ended it. With `flags` 0 instead of WNOHANG, wait for its end. Side effect:
+    collects other children, which are orphaned descendants of the node.
     """
     # WNOWAIT: as long as the node is not collected, its process id and process group id cannot be reused.
     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | flags) is None:
@@ -234,7 +243,7 @@ def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | Non
 
 
 def _stop(order: dict[str, Any], pid: int) -> None:
-    """Ask the node to stop, kill it after the grace period, and write its exit status to standard output."""
+    """Send the `stop_signal`, and SIGKILL after `grace` s; write the exit status of the node to standard output."""
     os.kill(pid, order["stop_signal"])
     end = time.monotonic() + order["grace"]
     status = _reap(order, pid)
@@ -248,7 +257,10 @@ def _stop(order: dict[str, Any], pid: int) -> None:
 
 
 def _kill_leftovers(order: dict[str, Any], pid: int) -> None:
-    """Kill the leftover processes of a node that has ended: its session, control groups and other descendants."""
+    """Kill the leftover processes of a node that has ended: its session, control groups and other descendants.
+
+    Gives up after 5 s.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for group in order["groups"]:
@@ -266,7 +278,10 @@ def _kill_leftovers(order: dict[str, Any], pid: int) -> None:
 
 
 def _kill_group(folder: Path) -> None:
-    """Kill all processes of a control group, in one step if the kernel supports it (version 2, Linux 5.14)."""
+    """Kill all processes of a control group, in one step if the kernel supports it (version 2, Linux 5.14).
+
+    Otherwise one by one, in up to 100 rounds. A missing group is ignored.
+    """
     try:
         descriptor = os.open(folder / "cgroup.kill", os.O_WRONLY)
     except OSError:
@@ -291,7 +306,7 @@ def _kill_group(folder: Path) -> None:
 
 
 def _children() -> set[int]:
-    """Return our child processes, including zombies (proc(5))."""
+    """Return the ids of our child processes, including zombies (proc(5))."""
     ours, children = os.getpid(), set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -332,7 +347,10 @@ def _clean(order: dict[str, Any]) -> None:
 
 
 def _used_again(folder: str, mark: list[str] | None) -> bool:
-    """Whether a folder has another mark than the node of this supervisor; False without a mark."""
+    """Return whether a folder has another mark than the node of this supervisor.
+
+    `mark` is [file name, text] of this node. False without a mark, or if the file cannot be read.
+    """
     try:
         return mark is not None and Path(folder, mark[0]).read_text() != mark[1]
     except OSError:
@@ -340,7 +358,10 @@ def _used_again(folder: str, mark: list[str] | None) -> bool:
 
 
 def _remove_group(folder: Path) -> None:
-    """Remove a control group, unless it contains groups of other processes; the last of them removes it."""
+    """Remove a control group, unless it contains groups of other processes; the last of them removes it.
+
+    Waits up to 2 s for the kernel to notice that it is empty; errors are ignored.
+    """
     for _ in range(100):
         try:
             folder.rmdir()
@@ -353,7 +374,7 @@ def _remove_group(folder: Path) -> None:
 
 
 def _index(link: str) -> str | None:
-    """Return the number of an interface, which the kernel does not use again, or None if it does not exist."""
+    """Return the number of an interface as text, or None if it does not exist; the kernel does not use it again."""
     try:
         return Path("/sys/class/net", link, "ifindex").read_text()
     except OSError:

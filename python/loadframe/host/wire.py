@@ -65,7 +65,7 @@ class PipeConnection:
         self._listener.start()
 
     def send(self, data: bytes) -> None:
-        """Write the data to the command's input; BrokenPipeError after `hang_up`."""
+        """Write the data to the command's input; BrokenPipeError after `hang_up` or the command's end."""
         assert self._process.stdin
         with self._sending:
             if self._process.stdin.closed:
@@ -74,18 +74,18 @@ class PipeConnection:
             self._process.stdin.flush()
 
     def receive(self) -> bytes:
-        """Return the available output, waiting if there is none."""
+        """Return the available output, 64 KiB at most, waiting if there is none; empty at its end."""
         assert self._process.stdout
         return self._process.stdout.read1(2**16)  # type: ignore[attr-defined,no-any-return]
 
     def hang_up(self) -> None:
-        """Close its input."""
+        """Close the command's input, so that it ends. Does not wait for that."""
         assert self._process.stdin
         with self._sending, contextlib.suppress(OSError):
             self._process.stdin.close()
 
     def close(self) -> None:
-        """Close its input and wait; kill it if it does not exit in time, such as after a network partition."""
+        """Close its input and wait; kill it if it does not exit in 30 s, such as after a network partition."""
         self.hang_up()
         try:
             self._process.wait(_LEAVING)
@@ -100,12 +100,12 @@ class PipeConnection:
         return None
 
     def words(self) -> str:
-        """Return the last lines of its standard error."""
+        """Return the last 20 lines of its standard error, after waiting up to 1 s for its end."""
         self._listener.join(1.0)
         return "\n".join(self._words)
 
     def _listen(self) -> None:
-        """Keep the last lines of the command's standard error, until it ends."""
+        """Keep the last 20 lines of the command's standard error, until it ends."""
         assert self._process.stderr
         for line in self._process.stderr:
             self._words.append(line.decode(errors="replace").rstrip())
@@ -117,7 +117,10 @@ _KIND = "$"
 
 
 def encoded(value: Any) -> Any:
-    """Return a value in its JSON form; TypeError if the type is not supported."""
+    """Return the JSON form of a value: JSON types, bytes, paths, tuples, mappings and the package's dataclasses.
+
+    Their items and fields are encoded, too. TypeError for other types.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -131,7 +134,7 @@ def encoded(value: Any) -> Any:
 
 
 def _marked(value: Any) -> tuple[str, Any]:
-    """Return the type tag and the encoded content of a value without a JSON equivalent."""
+    """Return the type tag and the encoded content of a value without a JSON equivalent; TypeError if not supported."""
     if isinstance(value, tuple):
         return "tuple", [encoded(item) for item in value]
     if isinstance(value, bytes):
@@ -147,7 +150,7 @@ def _marked(value: Any) -> tuple[str, Any]:
 
 
 def decoded(value: Any) -> Any:
-    """Return the value that `encoded` was called with. TypeError for a type outside the package."""
+    """Return the value of which `value` is the result of `encoded`; TypeError for unsupported types."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
@@ -175,7 +178,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def name_of(thing: Callable[..., Any]) -> str:
-    """Return the name under which `import_named` finds a function or type.
+    """Return the name `module:qualified name` under which `import_named` finds a function or type.
 
     TypeError if it is not at the top of a module of this package.
     """
@@ -188,7 +191,10 @@ def name_of(thing: Callable[..., Any]) -> str:
 
 
 def import_named(name: str) -> Any:
-    """Import and return the function or type of that name; TypeError if it is outside the package."""
+    """Import and return the function or type of that name (see `name_of`); TypeError if it is outside the package.
+
+    ImportError or AttributeError if it does not exist.
+    """
     module, _, path = name.partition(":")
     if not module.startswith(_PACKAGE):
         raise TypeError(f"{name} is not in the loadframe package")

@@ -89,8 +89,8 @@ def bench(
 
     Arguments are the options of `loadframe bench`; `settings` is `--store-set`, `parameters` is `--set`, `at` is a list
     such as `["30s=kill:node-1"]`. Times are s or texts such as "10s"; `precision` requires `duration="auto"`. Without
-    `hosts` (addresses) and `cluster` (a name or a running `Cluster`), a cluster is started for the run. An interrupt
-    keeps the part that was recorded.
+    `hosts` (addresses) and `cluster` (a name or a running `Cluster`), a cluster is started for the run. `output` must
+    not exist (default: results/NAME-TIME). An interrupt raises KeyboardInterrupt and keeps the recorded part.
 
     >>> run = loadframe.bench(workload, store="sim", output="results/bench")
     >>> run.status
@@ -159,8 +159,9 @@ def run(
 ) -> Experiment:
     """Run an experiment, or resume it in its folder, and return the recorded experiment.
 
-    `output` is the folder (default: results/NAME). NothingUsable if no run is valid; with `strict`, if one is invalid.
-    Failed runs are rows of `runs`; `retry_failed` repeats those of an earlier call.
+    `output` is the folder (default: results/NAME). `samples` also records each request. NothingUsable if no run is
+    valid; with `strict`, if one is invalid for a reason other than the store. Failed runs are rows of `runs`;
+    `retry_failed` repeats those of an earlier call. `progress` receives reports of progress.
 
     >>> planned = loadframe.Experiment(
     ...     experiment="clients", kind="scale", store={"kind": "sim"}, workload=workload, factors={"clients": [1, 2]}
@@ -199,7 +200,7 @@ def check(
     """Send each operation of a workload once; return request, answer and judgement of each.
 
     Starts a node and loads a few documents first, unless `hosts` names an existing cluster. With `offline`, nothing is
-    sent, and answers are None.
+    sent, and answers are None. A failed operation raises no error. `parameters` set parameters of the workload.
 
     >>> checked = loadframe.check(workload, store="sim")
     >>> checked.passed, [answer.operation for answer in checked]
@@ -226,7 +227,9 @@ def fit(
 ) -> "shown.Fit":
     """Fit scalability models to throughputs by size: a CSV file with the columns n and throughput, or pairs.
 
-    Repeated sizes are repetitions.
+    Repeated sizes are repetitions. `residuals`: noise grows with throughput (`relative`) or does not (`absolute`). With
+    `scaling="weak"`, the work grew with the size, and Gustafson's law is fitted, too. BadInput if the data do not
+    permit a fit.
 
     >>> fit = loadframe.fit({1: 955, 2: 1878, 4: 3548, 8: 6531, 16: 9897, 32: 12730})
     >>> fit.best in fit.models
@@ -254,8 +257,9 @@ def compare(
 ) -> "shown.Comparison":
     """Compare groups of runs with the first one: ratios with intervals, adjusted for several comparisons.
 
-    A group is a run, an experiment, a folder of runs, or a quoted pattern. A single experiment is split by its
-    variants or treatments. `least` is the smallest difference that matters, as a share.
+    A group is a run, an experiment, a folder of runs, or a quoted pattern. A single experiment is split by its variants
+    or treatments. `least` is the smallest difference that matters, as a share; `level` is the significance level.
+    `session_spread` is the variation between sessions (a share) to assume if the runs are too few to estimate it.
 
     >>> comparison = loadframe.compare("results/old", "results/new", measures=["throughput"])
     >>> comparison.contrasts.to_polars()["outcome"].to_list()
@@ -291,8 +295,10 @@ def gate(
 ) -> "shown.Gate":
     """Judge new runs against earlier runs or bounds such as `["p99<=50ms"]`; see `loadframe gate`.
 
-    `least` (the smallest worsening that matters) and `catch` (the worsening to detect) are shares, for all measures or
-    by measure. The result does not raise; `require()` raises for a regression.
+    `baseline` has runs of one earlier version, `history` of many; give one of them. `least` (the smallest worsening
+    that matters) and `catch` (the worsening to detect) are shares, for all measures or by measure. `watch` names
+    operations chosen in advance; `across_treatments` permits different treatments. A regression raises no error;
+    `require()` of the result raises it.
 
     >>> loadframe.gate("results/new", baseline="results/old", measures=["throughput"]).standing
     'passed'
@@ -322,7 +328,7 @@ def gate(
 
 @checked
 def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity":
-    """Return the sustained loads that a recorded capacity experiment found.
+    """Return the sustained loads that a recorded capacity experiment found. BadInput for another kind of experiment.
 
     >>> found = loadframe.capacity("results/capacity")
     >>> len(found.capacities)
@@ -340,7 +346,10 @@ def _argument(recorded: Recorded) -> str:
 def _thresholds(
     given: Mapping[str, str | float] | str | float | None, kinds: Sequence[str], option: str
 ) -> dict[str, float]:
-    """Return shares by measure, from a mapping or from one share for all `kinds`. `option` is the name for messages."""
+    """Return shares by measure, from a mapping or from one share for all `kinds`; empty for None.
+
+    `option` is the name for messages. BadInput for a measure that is not among `kinds`.
+    """
     if given is None:
         return {}
     named = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)

@@ -56,7 +56,7 @@ class Checks(Sequence[Check]):
     """
 
     def __init__(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Create the checks from the answers of operations."""
+        """Create the checks from the answers of operations; ignores keys that `Check` does not have."""
         names = Check.__dataclass_fields__
         self._checks = [Check(**{name: answer[name] for name in names if name in answer}) for answer in answers]
 
@@ -66,7 +66,7 @@ class Checks(Sequence[Check]):
         return not any(check.error for check in self._checks)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a check by its index."""
+        """Return a check by its index, or a list of checks for a slice."""
         return self._checks[index]
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class Checks(Sequence[Check]):
         return f"<Checks of {counted(len(self), 'operation')}: {sum(bool(check.error) for check in self)} failed>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return an HTML table for a notebook, with a row for each operation."""
         columns = ("phase", "operation", "error", "message", "documents", "service_time")
         return html_table(columns, [[getattr(check, name) for name in columns] for check in self._checks])
 
@@ -105,7 +105,7 @@ class Fit(Answer):
 
     @property
     def models(self) -> dict[str, Any]:
-        """The parameters with intervals and the goodness of fit of each model."""
+        """The parameters with intervals and the goodness of fit of each model, by its name."""
         return dict(self.as_dict()["models"])
 
     @property
@@ -116,7 +116,7 @@ class Fit(Answer):
 
     @checked
     def predict(self, n: Positive) -> float:
-        """Return the throughput of the best model at a size."""
+        """Return the throughput of the best model at size `n`, in the unit of the data."""
         import numpy as np
 
         return float(self._fit.best_model.predicted(np.array([float(n)]))[0])
@@ -159,7 +159,7 @@ class Comparison(Answer):
         return Table("contrasts", lambda: table_of(rows, ("measure", "phase", "operation", "group")))
 
     def report(self) -> Report:
-        """Return the report as a page."""
+        """Return the report: the comparison as a page, as text and as values."""
         page = comparison_page(self._comparison)
         return Report(page, self.as_dict(), lambda console: print_comparison(self._comparison, console))
 
@@ -181,7 +181,7 @@ class Gate(Answer):
 
     @property
     def standing(self) -> Standing:
-        """`passed`, `regression`, or another word for an inconclusive gate."""
+        """`passed`, `regression`, or `undecided` for an inconclusive gate."""
         return self._gate.standing
 
     @property
@@ -214,7 +214,8 @@ class Gate(Answer):
     def record(self, folder: str | os.PathLike[str], commit: str | None = None) -> Path:
         """Copy the new runs and the outcome to a history folder, for `history`; return the new folder in it.
 
-        Without `commit`, it comes from GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT.
+        Creates `folder` if it is missing, and measures this machine for the log. Without `commit`, it comes from
+        GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT. BadInput if the folder cannot be written.
         """
         return record_gate(Path(folder), self._gate, self._groups[0], commit)
 
@@ -250,7 +251,7 @@ class Capacity(Answer):
         """A row for each treatment: the sustained rate (1/s) or number of users with its 95 % interval.
 
         An end that the searches do not bound is null. `over` is `rate` or `users`, `standing` tells how the end of the
-        searches bounds the value, and `passed` and `failed` are the trials next to the capacity of a single search.
+        searches bounds the value. `passed` and `failed` are the loads tried next to the capacity by a single search.
         """
         rows = []
         for capacity in read_capacities(self._path).capacities:

@@ -105,7 +105,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
-    """Return the types of the keyword arguments that a parameter such as `**access: Unpack[Access]` collects."""
+    """Return the types by keyword for each parameter such as `**access: Unpack[Access]`, by the parameter's name."""
     return {
         name: typing.get_args(parameter.annotation)[0].__annotations__
         for name, parameter in signature.parameters.items()
@@ -114,7 +114,10 @@ def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
 
 
 def _option(function: Callable[..., Any], hints: Mapping[str, Any], name: str, value: object) -> Any:
-    """Return the checked value of keyword argument `name`; TypeError if `hints` (types by name) do not have it."""
+    """Return the checked value of keyword argument `name`; TypeError if `hints` (types by name) do not have it.
+
+    `function` is named in that error. BadInput if the value has another type.
+    """
     if name not in hints:
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
     return _argument(name, value, hints[name], f"give another value, or leave {name} out")
@@ -128,7 +131,10 @@ def _hint(parameter: inspect.Parameter) -> Any:
 
 
 def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
-    """Return the value of argument `name` converted to the type `hint`. BadInput for an empty text or another type."""
+    """Return the value of argument `name` converted to the type `hint`. BadInput for an empty text or another type.
+
+    `remedy` is that of the error, unless the mismatch has one.
+    """
     if isinstance(value, str) and not value:
         raise BadInput(f"{name} is an empty text", remedy=remedy)
     try:
@@ -166,7 +172,10 @@ _CONTAINERS = (tuple, Sequence, Iterable, Mapping)
 
 
 def _is_container(value: object, kind: Any) -> bool:
-    """Return whether a value is a container of type `kind`. Texts, bytes and mappings are not sequences here."""
+    """Return whether a value is a container of type `kind`. For `tuple`, any iterable is.
+
+    Texts, bytes and mappings are not sequences here.
+    """
     if isinstance(value, str | bytes | Mapping):
         return kind is Mapping and isinstance(value, Mapping)
     return isinstance(value, Iterable if kind is tuple else kind)

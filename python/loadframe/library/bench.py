@@ -66,7 +66,8 @@ class Bench:
         """Start or attach to the cluster, prepare data and record the run; return False if an interrupt ended it early.
 
         First recovers killed runs of the parent folder, and removes leftovers of killed experiments from an existing
-        cluster. Unless `reuse`, creates the collections. An interrupt before the first record is raised.
+        cluster. Unless `reuse`, creates the collections. BadInput if load or actions are not possible. An interrupt
+        before the first record is raised.
         """
         # A killed run of the same name is deleted by the record of this run, which takes its name.
         for kept in recover_runs(self.path.parent, lambda run: run != self.path.name):
@@ -106,7 +107,10 @@ class Bench:
         return not isinstance(self.cluster, ClusterSpec)
 
     def _started(self, listener: Listener) -> AbstractContextManager[LiveCluster]:
-        """Return the context of the existing cluster, or of new nodes. Checks load and actions before nodes start."""
+        """Return the context of the existing cluster, or of new nodes.
+
+        For new nodes, checks load and actions first; BadInput if they are not possible.
+        """
         if not isinstance(self.cluster, ClusterSpec):
             return self.cluster()
         kind, spec = find(self.cluster.store), self.cluster
@@ -118,7 +122,7 @@ class Bench:
     def _phases(self, workload: ResolvedWorkload) -> Sequence[ResolvedPhase]:
         """Return the phases to run. `override` changes the measured phases; `reuse` skips phases that prepare data.
 
-        BadInput if no phase is left, or if `arrivals` is set and all phases are closed loops.
+        BadInput if no phase is left, or if `arrivals` is set and all measured phases are closed loops.
         """
         phases = [phase for phase in workload.phases if not (self.reuse and phase.prepares)]
         if not phases:
@@ -154,7 +158,7 @@ _NAMED = ("kill", "start", "pause", "resume", "cut", "restore")
 
 
 def parse_schedule(texts: Sequence[str]) -> list[Step]:
-    """Return the actions sorted by time; BadInput for a text that is not TIME=ACTION[:ARGUMENT]."""
+    """Return the actions sorted by time (`at`, s); BadInput for a text that is not TIME=ACTION[:ARGUMENT]."""
     return sorted((_parsed(text) for text in texts), key=lambda step: step.at or 0.0)
 
 
@@ -186,7 +190,8 @@ def _parsed(text: str) -> Step:
 def require_in_time(steps: Sequence[Step], phases: Sequence[ResolvedPhase]) -> None:
     """Raise BadInput for an action after the end of the load, or if warm-up or duration are not fixed.
 
-    `steps` are sorted by time. Not checked if a phase has no duration.
+    `steps` are sorted by time, which counts from the end of the first measured phase's warm-up. Does nothing without
+    steps. The end is not checked if a phase has no duration.
     """
     measured = phases[_first(phases) :]
     if steps and any(phase.adjustable for phase in measured):
@@ -225,7 +230,11 @@ class Schedule(Director):
         self._until_first = _first(phases)
 
     def phase(self, start: float, warmup: float) -> None:
-        """Start the schedule with the first measured phase; times continue across later phases."""
+        """Start the schedule with the first measured phase; times continue across later phases.
+
+        `start` is the start of the phase's load on the monotonic clock, `warmup` its warm-up, both s. Call it for each
+        phase in order.
+        """
         if self._until_first == 0:
             super().phase(start, warmup)
         self._until_first -= 1

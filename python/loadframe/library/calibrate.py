@@ -37,7 +37,7 @@ class Calibration(Answer):
     """
 
     def __init__(self, calibration: measuring.Calibration, stored: "Path | None" = None) -> None:
-        """Create the result of a calibration, which may be stored in a file."""
+        """Create the result of a calibration; `stored` is the file for later verdicts, None if it is not stored."""
         super().__init__({**calibration.as_dict(), "doubt": calibration.doubt}, self._print)
         self._calibration = calibration
         #: The file for later verdicts; None if the figures are not stored.
@@ -126,9 +126,9 @@ def calibrate(
 ) -> Calibration:
     """Measure the load generator's own limits on this machine, against a server that does nothing.
 
-    It takes two minutes, with `quick` 40 s for rough figures; keep the machine idle. The figures are stored, and later
-    verdicts use them. `drivers` limits the measurement to some drivers (BadInput for unknown names); its figures are
-    not stored.
+    It takes two minutes, with `quick` 40 s for rough figures that verdicts do not use; keep the machine idle. The
+    figures are stored, unless a quick calibration would replace a complete one, and later verdicts use them. `drivers`
+    limits the measurement to some drivers (BadInput for unknown names); its figures are not stored.
 
     >>> loadframe.calibrate(quick=True, drivers=["null"]).drivers.to_polars()["driver"].to_list()
     ['null']

@@ -46,9 +46,11 @@ def answers(
     attach: "Callable[[], AbstractContextManager[Cluster]] | None",
     listener: "Listener",
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Send each operation once; return the answers, and the names of phases that run journeys.
+    """Send each operation once; return the answers in their order, and the names of phases that run journeys.
 
-    Starts a node and loads the data, unless `attach` returns an existing cluster, on which nothing is created.
+    An operation outside journeys is sent only in its first phase. Starts a node and loads the data, unless `attach`
+    returns an existing cluster, on which nothing is created. Answers hold `phase`, the fields of `check_operations`,
+    and `empty`: whether a successful read returned nothing.
     """
     from loadframe.cluster import Cluster, ClusterSpec
 
@@ -98,7 +100,7 @@ def rendered_requests(workload: "Workload", store: str, listener: "Listener", li
     """Return the request of each operation of each phase without a store. BadInput if the engine would refuse it.
 
     A corpus that is not on this machine is replaced by one document. Sources that transform their lines show the first
-    lines of the file `lines`, by default of their own first file.
+    five lines of the file `lines`, by default of their own first file. BadInput for `lines` without such a source.
     """
     kind, seed = find(store), secrets.randbits(32)
     resolved = workload.for_family(kind.family, 1, listener.step, offline=True)
@@ -123,9 +125,10 @@ def rendered_requests(workload: "Workload", store: str, listener: "Listener", li
 
 
 def _previews(plan: Mapping[str, Any], name: str, lines: Path | None) -> list[dict[str, Any]]:
-    """Return the first lines of source `name` with their outcomes, from the file `lines` or the source's first file.
+    """Return the first five lines of source `name` with their outcomes, from the file `lines` or its first file.
 
-    Empty if the source does not transform lines, has no file, or its file is .zst. BadInput if the file is unreadable.
+    Omits empty lines. Returns [] if the source does not transform lines, has no file, or its file is .zst. BadInput if
+    the file is unreadable.
     """
     source = plan["sources"][name]
     events = source["events"]

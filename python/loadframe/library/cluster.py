@@ -19,7 +19,7 @@ from loadframe.library.tables import Table, html_table, table_of
 def existing_cluster(cluster: "str | Cluster | None") -> Callable[[], AbstractContextManager[LiveCluster]] | None:
     """Return a function that attaches to a running cluster or loads one by name; None if `cluster` is None.
 
-    The end of its context does not stop a running cluster.
+    It raises BadInput if the cluster does not run. The end of its context does not stop the cluster.
     """
     if isinstance(cluster, Cluster):
         return lambda: nullcontext(cluster.live)
@@ -49,7 +49,9 @@ def spec_from(
 ) -> ClusterSpec:
     """Return the specification of a cluster to start; BadInput for an invalid value.
 
-    `written` returns the name of an argument for messages, such as that of its option.
+    Limits of each node: `cpus` in cores, `memory` in bytes or as text such as `1g`. `cores` is a text such as `0-3` or
+    `1 each`. Other arguments are as in `ClusterSpec`. `written` returns the name of an argument for messages, such as
+    that of its option.
     """
     given = parsed_as(parse_cores, cores, written("cores")) if cores is not None else None
     try:
@@ -109,7 +111,10 @@ class Cluster:
         name: str | None = None,
         progress: Callback | None = None,
     ) -> None:
-        """Describe the cluster; see the options of `loadframe cluster up`. `progress` receives its steps."""
+        """Describe the cluster; see the options of `loadframe cluster up`. BadInput for an invalid value.
+
+        Nothing is started. `progress` receives the steps of later calls.
+        """
         self._spec = spec_from(
             store,
             version=version,
@@ -127,7 +132,7 @@ class Cluster:
         self._running: LiveCluster | None = None
 
     def __enter__(self) -> Self:
-        """Start the nodes and wait until they are ready. StoreFailed if one fails."""
+        """Start the nodes and wait until they are ready. StoreFailed if one fails; BadInput if they run already."""
         if self._running:
             raise BadInput("the cluster is running already", remedy="use one `with` block for each start")
         self._running = LiveCluster.start(self._spec, self._listener.step)
@@ -136,7 +141,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the nodes."""
+        """Stop the nodes. The data of a cluster without a name are deleted."""
         running, self._running = self._running, None
         if running:
             running.stop()
@@ -155,12 +160,12 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """The number of nodes."""
+        """The number of nodes; BadInput outside of the `with` block."""
         return self.live.size
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of the nodes, as host:port."""
+        """The addresses of the nodes, as host:port; BadInput outside of the `with` block."""
         return list(self.live.addresses)
 
     @property
@@ -174,34 +179,43 @@ class Cluster:
 
     @checked
     def grow(self, nodes: Count = 1) -> list[str]:
-        """Add nodes, wait until the data is balanced, and return their names."""
+        """Add a number of nodes, wait until the data is balanced, and return their names."""
         return self.live.grow(nodes, self._listener.step)
 
     @checked
     def shrink(self, nodes: Count | str = 1) -> list[str]:
-        """Remove a number of nodes, newest first, or the node of that name; return their names."""
+        """Move the data of nodes to the others, remove the nodes, and return their names.
+
+        `nodes` is a number of nodes, newest first, or the name of one. BadInput for an unknown name.
+        """
         return self.live.shrink(nodes, self._listener.step)
 
     @checked
     def kill(self, name: str) -> None:
         """Kill a node (SIGKILL); its data are kept.
 
-        BadInput for an unknown name.
+        BadInput for an unknown name, or a node that does not run.
         """
         self.live.kill(name)
 
     @checked
     def pause(self, name: str) -> None:
-        """Suspend a node: its connections stay open, but it does not answer."""
+        """Suspend a node: its connections stay open, but it does not answer. No effect if it is paused.
+
+        BadInput for an unknown name, or a node that does not run.
+        """
         self.live.pause(name, self._listener.step)
 
     @checked
     def resume(self, name: str) -> None:
-        """Continue a paused node."""
+        """Continue a paused node. No effect on a node that is not paused.
+
+        BadInput for an unknown name, or a node that does not run.
+        """
         self.live.resume(name, self._listener.step)
 
     def restart(self) -> bool:
-        """Start ended nodes again, and finish interrupted changes; return whether there were any."""
+        """Start ended nodes again, and finish interrupted changes; return False if nothing was necessary."""
         return self.live.mend(self._listener.step)
 
     @checked
@@ -214,7 +228,7 @@ class Cluster:
         return f"<Cluster of {self._spec.store}: {state}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return an HTML table for a notebook: the nodes, or that the cluster is not running."""
         if not self._running:
             return html_table(("cluster",), [(repr(self),)])
         return self.nodes._repr_html_()

@@ -24,8 +24,9 @@ def compare_groups(
 ) -> comparing.Comparison:
     """Compare groups of runs with the first. A single experiment is split by its variants or treatments.
 
-    `kinds` are measures, `least` is the smallest difference that matters, `session_spread` the assumed spread between
-    sessions (shares), and `level` the significance level.
+    `arguments` are folders or patterns. `kinds` are measures, `least` is the smallest difference that matters,
+    `session_spread` the assumed spread between sessions (shares), and `level` the significance level. BadInput for a
+    single argument with only one treatment.
     """
     return comparing.compare(
         _groups(arguments),
@@ -121,7 +122,7 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
 def parse_bound(text: str, option: str = "--bound") -> Bound:
     """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side.
 
-    `option` is the argument's name for messages.
+    The limit becomes s, 1/s or a share of requests. `option` is the argument's name for messages.
     """
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:

@@ -66,14 +66,14 @@ class Experiment:
     @classmethod
     @checked
     def load(cls, path: str | os.PathLike[str]) -> "Experiment":
-        """Load an experiment file. `loadframe.open` opens the folder of its results."""
+        """Load and check an experiment file. `loadframe.open` opens the folder of its results."""
         experiment = cls.__new__(cls)
         experiment._define(load_experiment(Path(path)))
         return experiment
 
     @classmethod
     def _opened(cls, path: Path) -> "Experiment":
-        """Return the experiment in a folder; BadInput if it is not one."""
+        """Return the recorded experiment in a folder; BadInput if the folder is not one."""
         experiment = cls.__new__(cls)
         experiment._planned, experiment._recorded = None, read_experiment(path)
         return experiment
@@ -95,7 +95,7 @@ class Experiment:
 
     @property
     def path(self) -> Path:
-        """The folder of the recorded experiment."""
+        """The folder of the recorded experiment; BadInput without recorded runs."""
         return self._folder.path
 
     @property
@@ -118,7 +118,7 @@ class Experiment:
 
     @property
     def factors(self) -> dict[str, list[Any]]:
-        """The levels of each factor."""
+        """The levels of each factor, by its name."""
         return {name: list(levels) for name, levels in self.description["factors"].items()}
 
     @property
@@ -129,7 +129,7 @@ class Experiment:
 
     @property
     def _entries(self) -> list[Mapping[str, Any]]:
-        """The planned runs: name, block and treatment of each."""
+        """The planned runs, and further ones of the record: mappings with name (`run`), `block` and `treatment`."""
         return [*self.description["design"], *self.description.get("further", [])]
 
     @cached_property
@@ -160,7 +160,10 @@ class Experiment:
         return table_of([{**row, **levels[row["run"]]} for row in rows], (*first, *columns.values(), *later))
 
     def planned(self) -> PlannedExperiment:
-        """Return the checked definition. Not part of the stable interface."""
+        """Return the checked definition; BadInput if the experiment was opened from its results.
+
+        Not part of the stable interface.
+        """
         if self._planned is None:
             raise BadInput(
                 f"the experiment {self.name} was opened from its results",
@@ -240,7 +243,8 @@ class Experiment:
     ) -> Times:
         """Return the response times of successes, merged over the valid runs.
 
-        `where` selects the levels of factors; `runs` names runs, valid or not. See `Run.response_times` for the rest.
+        `where` selects the levels of factors; `runs` names runs, valid or not. BadInput for an unknown name or level.
+        See `Run.response_times` for the rest.
 
         >>> loadframe.open("results/nodes").response_times(where={"nodes": 1, "clients": 2}).count > 0
         True
@@ -359,11 +363,11 @@ class Experiment:
         return Run(run.run.path)
 
     def __iter__(self) -> Iterator[Run]:
-        """Yield the recorded runs in the order of the design."""
+        """Yield the recorded runs in the order of the design; BadInput if the experiment is not recorded."""
         return (Run(run.run.path) for run in self._folder.runs if run.run)
 
     def __len__(self) -> int:
-        """Return the number of recorded runs."""
+        """Return the number of recorded runs; BadInput if the experiment is not recorded."""
         return sum(run.run is not None for run in self._folder.runs)
 
     def __bool__(self) -> bool:
@@ -374,7 +378,7 @@ class Experiment:
         return f"<Experiment {self.name}: {self._state()}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return HTML for a notebook: name, state, and the table of runs or, if not recorded, of the design."""
         shown = self.runs if self._recorded else self.design
         return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{shown._repr_html_()}"
 
@@ -387,7 +391,10 @@ class Experiment:
 
 
 def _run_row(run: DesignedRun) -> dict[str, Any]:
-    """Return the row of a run: its status and the figures of its measured phases."""
+    """Return the row of a run: its status and the figures of its measured phases.
+
+    Throughput is 1/s. A phase with exactly one operation also has p50 and p99 of its response times, s.
+    """
     row: dict[str, Any] = {"run": run.id, "block": run.block, "status": run.status, "valid": run.sound}
     row["why"] = None if run.sound and not run.reasons else run.why
     for phase in run.run.summary.measured if run.run else ():

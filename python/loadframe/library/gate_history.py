@@ -29,7 +29,8 @@ _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")
 def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None) -> Path:
     """Copy the runs of a gate to a folder below `folder`, log its outcome there, and return the new folder.
 
-    Without `commit`, it comes from the variables of the pipeline. BadInput if the folder cannot be written.
+    Also measures the machine for the log (`references`). Without `commit`, it comes from the variables of the pipeline.
+    BadInput if the folder cannot be written.
     """
     commit = commit or pipeline_commit()
     time = datetime.now(UTC)
@@ -50,12 +51,12 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
 
 
 def pipeline_commit() -> str | None:
-    """Return the commit that the pipeline gives in an environment variable, or None without one."""
+    """Return the commit in GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT (the first that is set), or None without one."""
     return next((value for name in _COMMITS if (value := os.environ.get(name))), None)
 
 
 def references(folder: Path) -> Mapping[str, float]:
-    """Measure the machine, and return CPU time (s), disk (B/s, in `folder`) and loopback network (B/s) by name.
+    """Measure the machine; return `cpu` (CPU time, s), `disk` (B/s, in `folder`) and `network` (loopback, B/s).
 
     Omits failed measurements.
     """
@@ -84,7 +85,7 @@ class History(Answer):
     def changes(self) -> Table:
         """A row for each change point: measure, first point, values before and after, relative change and p.
 
-        The newest is the first. `accepted` is the reason of the acceptance, or null.
+        The newest is first. `accepted` is the reason of the acceptance, or null.
         """
         rows = [change.as_dict() for change in self._history.changes]
         return Table("changes", lambda: table_of(rows, ("measure", "phase", "operation", "label", "before", "after")))
@@ -116,7 +117,7 @@ class History(Answer):
         return Table("values", lambda: table_of(rows, ("measure", "phase", "operation", "treatment", "point", "value")))
 
     def report(self) -> Report:
-        """Return the report as a page."""
+        """Return the report: the history as a page, as text and as values."""
         return Report(history_page(self._history), self.as_dict(), self.show)
 
 
@@ -130,7 +131,8 @@ def history(
 ) -> History:
     """Return the history of a folder of runs, such as the folder of `loadframe gate --record`.
 
-    `accept` names a commit, folder or run whose changes are accepted, with a `reason`; this is logged in the folder.
+    `accept` names a commit, folder or run whose changes are accepted; it requires a `reason`. Both are logged in the
+    folder. BadInput if nothing changed there, and for the measure `errors`.
 
     >>> history = loadframe.history("results/nightly", measures=["throughput"])
     >>> history.changes.to_polars()["worse"].to_list()
@@ -144,9 +146,9 @@ def history_of(
 ) -> History:
     """Return the history of a folder, after logging an accepted change.
 
-    `accept` names a commit, folder or run, and `reason` is logged with it. `written` returns the name of an argument
-    for messages, such as that of its option. BadInput for the measure `errors`, and for one of `accept` and `reason`
-    alone.
+    `kinds` are measures. `accept` names a commit, folder or run, and `reason` is logged with it. `written` returns the
+    name of an argument for messages, such as that of its option. BadInput for the measure `errors`, and for one of
+    `accept` and `reason` alone.
     """
     if "errors" in kinds:
         raise BadInput(
@@ -194,7 +196,10 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
 
 
 def _copy(runs: Sequence[Path], folder: Path, name: str) -> None:
-    """Copy run folders to the new folder `folder/name`, which appears whole or not at all."""
+    """Copy run folders to the new folder `folder/name`, which appears whole or not at all.
+
+    A repeated name gets a number, such as `run-2`. OSError if that fails.
+    """
     partial = folder / f".{name}.partial"
     try:
         partial.mkdir()

@@ -66,7 +66,10 @@ class Imported:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the workload file and its further files, and return its path; BadInput if one exists already."""
+        """Write the workload file and its further files next to it, and return its path.
+
+        BadInput if one of them exists already, or if the name does not end with .yaml or .yml.
+        """
         self._converted.write(Path(path), "path")
         return Path(path)
 
@@ -75,7 +78,7 @@ class Imported:
         return f"<Imported {name}: {counted(len(self._converted.data['phases']), 'phase')}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return an HTML table for a notebook: name, number of phases, and the parts that were left out."""
         rows = [("phases", len(self._converted.data["phases"])), *(("left out", entry) for entry in self.left_out)]
         return html_table((self._converted.data["workload"], ""), rows)
 
@@ -95,7 +98,9 @@ def import_rally(
 ) -> Imported:
     """Import a track of Rally or a workload of OpenSearch Benchmark, by its folder or JSON file.
 
-    `parameters` are parameters of the track. Its Python code runs only with `allow_code`, within the limits.
+    `parameters` are parameters of the track. Its Python code runs only with `allow_code`, within the limits of CPU time
+    and memory; `draws` is the maximum number of requests of an operation that it generates. Other arguments are the
+    options of `loadframe import rally`.
 
     >>> imported = loadframe.import_rally("results/track", parameters={"hits": 5})
     >>> imported.workload.phases
@@ -149,7 +154,8 @@ def import_queries(
 ) -> Imported:
     """Import the steps of searches of the MPI benchmarker; with `index` and `documents`, also the load of its data.
 
-    `warmup`, `execution` and `sleep` replace the times of all steps, s or texts such as "10s".
+    `warmup`, `execution` and `sleep` replace the times of all steps, s or texts such as "10s". `index`, `documents`,
+    `bulk_size` and `shards` require `index` and `documents`.
 
     >>> loadframe.import_queries("results/steps.json", execution="1s").workload.phases
     ['step_1']
@@ -178,8 +184,8 @@ def converted_queries(
 ) -> ConvertedWorkload:
     """Convert the steps of the MPI benchmarker in a file. `written` returns the name of an argument for messages.
 
-    `times` replace the times of all steps. BadInput for `execution` 0, and for options that require `index` and
-    `documents`.
+    `times` (`warmup`, `execution` and `sleep`; s or texts such as "10s") replace the times of all steps unless None.
+    BadInput for `execution` 0, and for options that require `index` and `documents`.
     """
     parsed = {name: None if it is None else parsed_as(parse_duration, it, written(name)) for name, it in times.items()}
     if parsed["execution"] == 0:
@@ -210,11 +216,11 @@ def import_mapping(
     name: str | None = None,
     **access: Unpack[Access],
 ) -> Imported:
-    """Create a workload from a schema alone: synthetic documents with the types of its fields.
+    """Create a workload from a schema alone: `generate` synthetic documents with the types of its fields.
 
     The schema is a mapping of Elasticsearch or OpenSearch in a JSON `file`, or that of a `collection` of the cluster at
     `hosts`, or named or running `cluster`. `access` are the credentials and TLS options of `bench`. `name` is the name
-    of the workload and its files.
+    of the workload and its files. The same `seed` repeats the documents.
 
     >>> imported = loadframe.import_mapping("results/mapping.json", generate=10)
     >>> loadframe.Workload.load(imported.save("results/orders.yaml")).phases[0], imported.files
@@ -243,9 +249,9 @@ def import_sample(
 ) -> Imported:
     """Create a workload with generated documents that follow the distributions of your own.
 
-    Samples `documents` of an NDJSON, CSV or Parquet `file`, or of a `collection` as for `import_mapping`. Keywords,
-    words and long numbers are replaced, except in the fields `keep`. `queries` is a slow log, or a file of searches,
-    MongoDB commands or SELECT statements.
+    Samples `documents` of an NDJSON, CSV or Parquet `file`, or of a `collection` as for `import_mapping`. `generate` is
+    the number to generate (default: as many). Keywords, words and long numbers are replaced, except in the fields
+    `keep`. `queries` is a slow log, or a file of searches, MongoDB commands or SELECT statements.
 
     >>> imported = loadframe.import_sample("results/orders.ndjson", generate=100)
     >>> imported.files
@@ -275,7 +281,8 @@ def converted_mapping(
 ) -> ConvertedWorkload:
     """Return a workload of `generate` synthetic documents for the schema in a file or of a collection.
 
-    `stem` is the name of the workload and its files.
+    `stem` is the name of the workload and its files. `collection` and `database` apply only to a cluster. The same
+    `seed` repeats the documents.
     """
     if isinstance(origin, Path):
         source = of_mapping(origin, stem)
@@ -301,8 +308,8 @@ def converted_sample(
     """Return a workload with generated documents that follow the documents of a file or a collection.
 
     Samples `documents`, and generates `generate`, by default as many as were sampled. Values of the fields `keep` are
-    kept. `stem` is the name of the workload and its files. For a file, `mapping` is the file of its mapping; without
-    one, the mapping is inferred.
+    kept. `stem` is the name of the workload and its files. `queries_file` is a slow log or a file of queries. For a
+    file, `mapping` is the file of its mapping; without one, the mapping is inferred.
     """
     sampled: Sequence[Mapping[str, Any]]
     if isinstance(origin, Path):
@@ -319,7 +326,11 @@ def converted_sample(
 def require_one_origin(
     file: Any, collection: Any, database: Any, clusters: Iterable[str], written: Callable[[str], str] = str
 ) -> None:
-    """Raise BadInput unless either a file or a collection is given. `clusters` are the given options of clusters."""
+    """Raise BadInput unless either a file, or a collection of one cluster, is given.
+
+    `clusters` are the given arguments among `hosts` and `cluster`. `database` requires a cluster. `written` returns the
+    name of an argument for messages.
+    """
     given = list(clusters)
     if (file is None) == (not given):
         both = "neither" if file is None else "both"
@@ -361,7 +372,10 @@ def _stem(file: str | os.PathLike[str] | None, collection: str | None) -> str:
 def _from_cluster(
     live: LiveCluster, collection: str, database: str | None, documents: int, *, empty: bool = False
 ) -> tuple[Source, Sequence[Mapping[str, Any]]]:
-    """Return a collection's definition and random documents; BadInput if it is missing, or empty unless `empty`."""
+    """Return a collection's definition and up to `documents` random documents of it.
+
+    BadInput if the collection is missing, or if it has no documents, unless `empty`.
+    """
     sampled = live.store.sample(live.addresses, collection, documents, database)
     if not sampled.documents and not empty:
         what = f"the collection {collection} has no documents"

@@ -188,7 +188,7 @@ class Ingest:
         """Start or attach to the cluster, record the run, count the documents in the store, and return the result.
 
         Unless `reuse`, creates the collections and prepares data first. An interrupt ends the source; accepted events
-        are then sent for up to 60 s.
+        are then sent for up to 60 s. An interrupt before the ingesting phase has a record is raised.
         """
         with self._started(listener) as live:
             exists = not isinstance(self.cluster, ClusterSpec)
@@ -256,9 +256,11 @@ def feed_of(
     acknowledge: bool,
     written: Callable[[str], str] = str,
 ) -> Feed:
-    """Return the source of events; `-` is standard input. `times` are `flush`, `idle` and `wait`.
+    """Return the source of events: the address `listen`, or files (`-` is standard input).
 
-    BadInput if arguments contradict each other. `written` returns the name of an argument for messages.
+    `times` are `flush`, `idle` and `wait`, and `batch` is a number of events. `spill` is bytes or a text such as `1g`.
+    With `acknowledge`, each connection receives the number of its stored lines. BadInput if arguments contradict each
+    other. `written` returns the name of an argument for messages.
     """
     listening, idle = written("listen"), written("idle")
     if listen and files:
@@ -281,7 +283,10 @@ def feed_of(
 
 
 def positive_time(value: str | float | None, option: str) -> float | None:
-    """Parse a duration, s; None if not given or empty. BadInput for 0."""
+    """Return a duration, s, from a number of seconds or a text such as `10s`; None if it is None or empty.
+
+    BadInput for 0; `option` names the argument.
+    """
     seconds = parsed_as(parse_duration, value, option) if value not in (None, "") else None
     if seconds == 0:
         raise BadInput(f"{option} must be more than 0; got {value}", remedy="give a time such as 10s")

@@ -21,14 +21,20 @@ Parsed = TypeVar("Parsed")
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
-    """Refuse an option of `one` together with an option of `other`. In `given`, None and False mean not given."""
+    """Raise BadInput if an option of `one` and an option of `other` are given; `why` is the reason in the message.
+
+    `given` has the values of all these options; None and False mean not given.
+    """
     for first in (name for name in one if given[name] not in (None, False)):
         for second in (name for name in other if given[name] not in (None, False)):
             raise BadInput(f"{first} and {second} contradict each other: {why}", remedy="give one of them")
 
 
 def require_writable(folder: Path, option: str = "--output") -> None:
-    """Raise BadInput unless the folder is writable or can be created. Call it before starting anything."""
+    """Raise BadInput unless the folder is writable or can be created. Call it before starting anything.
+
+    `option` is named in the message.
+    """
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         problem = "is not writable" if nearest.is_dir() else "is not a folder"
@@ -38,14 +44,17 @@ def require_writable(folder: Path, option: str = "--output") -> None:
 
 
 def require_free(path: Path, option: str = "--output") -> None:
-    """Raise BadInput if the path exists, or if a run cannot be written there."""
+    """Raise BadInput, which names `option`, if the path exists, or if a run cannot be written there."""
     if path.exists():
         raise BadInput("it exists already", where=str(path), remedy=f"name another folder with {option}")
     require_writable(path.parent, option)
 
 
 def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[str, ...]:
-    """Return distinct measures; BadInput for an unknown one, or for none."""
+    """Return distinct measures in their order, stripped; BadInput for an unknown one, or for none.
+
+    `option` is named if there is none. Empty words are ignored.
+    """
     from loadframe.analyze.compare import KINDS
     from loadframe.yamlfile import did_you_mean
 
@@ -71,7 +80,10 @@ _MOST_SHARE = 100
 
 
 def share(text: str | float, option: str) -> float:
-    """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10000 %)."""
+    """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10000 %).
+
+    `option` is named in the message.
+    """
     number, percent, rest = str(text).strip().partition("%")
     remedy = "write a percentage such as 5%"
     try:
@@ -86,7 +98,7 @@ def share(text: str | float, option: str) -> float:
 
 
 def require_level(level: float, option: str = "--level") -> None:
-    """Raise BadInput unless a significance level is above 0 and below 1."""
+    """Raise BadInput, which names `option`, unless a significance level is above 0 and below 1."""
     if not 0 < level < 1:
         raise BadInput(
             f"{option} must be above 0 and below 1; got {level:g}", remedy="give a significance level such as 0.05"
@@ -113,9 +125,10 @@ _CONTRADICTIONS: tuple[tuple[Sequence[str], Sequence[str], str], ...] = (
 
 
 def refuse_contradictions(given: Mapping[str, Any], written: Callable[[str], str] = str) -> None:
-    """Refuse arguments of a load that contradict each other. None, False and a missing name mean not given.
+    """Raise BadInput for arguments of a load that contradict each other.
 
-    `written` returns the name of an argument for messages, such as that of its option.
+    In `given`, None, False and a missing name mean not given. `written` returns the name of an argument for messages,
+    such as that of its option.
     """
     named = {written(name): value for name, value in given.items()}
     for one, other, why in _CONTRADICTIONS:
@@ -124,7 +137,10 @@ def refuse_contradictions(given: Mapping[str, Any], written: Callable[[str], str
 
 
 def refuse_unused_data_options(given: Mapping[str, Any], written: Callable[[str], str] = str) -> None:
-    """Refuse `replace` and `reuse` without an existing cluster."""
+    """Raise BadInput for `replace` or `reuse` without an existing cluster (`hosts` or `cluster`).
+
+    `given` must have these four names. `written` returns the name of an argument for messages.
+    """
     for name in ("replace", "reuse"):
         if given[name] and not (given["hosts"] or given["cluster"]):
             raise BadInput(
@@ -146,10 +162,11 @@ def levels(
     written: Callable[[str], str] = str,
     precision: str | float | None = None,
 ) -> dict[str, Any]:
-    """Parse the arguments that change the measured phases; None if not given. Rate in 1/s, times in s.
+    """Parse the arguments that change the measured phases; missing ones stay None. Rate in 1/s, times in s.
 
-    `warmup` and `duration` may be `auto`; `precision` then is the relative half-width of the intervals. BadInput for
-    an invalid value, for rate or duration 0, and for `precision` without an automatic duration.
+    `warmup` and `duration` may be `auto`; `precision` then is the relative half-width of the intervals. BadInput for an
+    invalid value, for rate or duration 0, and for `precision` without an automatic duration. `written` returns the name
+    of an argument for messages.
     """
     parsed: dict[str, Any] = {
         "clients": clients,
@@ -217,9 +234,9 @@ def attachment(
 ) -> "Callable[[], Cluster] | None":
     """Return a function that attaches to the cluster at `hosts`, after reading the secrets, or None without hosts.
 
-    BadInput for an empty list, which must not start a cluster, for `access` without hosts, and if the command `loads`
-    the cluster and an address cannot be reached without its proxy. `written` returns the name of an argument for
-    messages, such as that of its option.
+    BadInput for an empty list, which must not start a cluster, and for `access` without hosts. BadInput, too, if the
+    command `loads` the cluster and an address cannot be reached without its proxy. `remark` receives messages for the
+    user. `written` returns the name of an argument for messages, such as that of its option.
     """
     if hosts is None:
         for name in Access.__annotations__:

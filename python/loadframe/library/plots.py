@@ -50,7 +50,10 @@ class Plot:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the SVG and return its path; BadInput for another file type, or if that fails."""
+        """Write the SVG and return its path; BadInput for another suffix than .svg, or if that fails.
+
+        Replaces an existing file.
+        """
         target = Path(path)
         if target.suffix != ".svg":
             raise BadInput(
@@ -64,7 +67,7 @@ class Plot:
         return f"<Plot {self.name}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return HTML for a notebook: the SVG and the caption."""
         return f'<div style="max-width: {self._figure.width}px">{self.svg}<p>{escape(self.caption)}</p></div>'
 
 
@@ -82,7 +85,7 @@ class _Plots(Mapping[str, Plot]):
         return f"<Plots: {', '.join(self) or 'none'}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return HTML for a notebook: all plots with their captions."""
         return "".join(plot._repr_html_() for plot in self.values())
 
 
@@ -125,7 +128,8 @@ class RunPlots(_Plots):
     def percentiles(self, operations: str | Sequence[str] | None = None) -> Plot:
         """Response time by percentile for each operation of the measured phases: the shape of the tail.
 
-        A curve ends where fewer than ten requests are slower.
+        `operations` selects operations; BadInput for an unknown one. A curve ends where fewer than ten requests are
+        slower.
         """
         traces = list(self._curves(None if operations is None else listed(operations)))
         return Plot(
@@ -193,7 +197,7 @@ class ExperimentPlots(_Plots):
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
-        """The figures of the report by name; a repeated name has a number, such as `trials 2`."""
+        """The figures of the report by name, without empty ones; a repeated name has a number, such as `trials 2`."""
         figures: dict[str, Figure] = {}
         for name, figure in _FIGURES[self._kind](self._path):
             if figure:
@@ -217,7 +221,10 @@ _Named = Iterator[tuple[str, Figure | None]]
 
 
 def _scale(path: Path) -> _Named:
-    """Yield name and plot of a scale experiment; the plot is None if it would be empty."""
+    """Yield (name, plot) for the three plots of each curve of a scale experiment.
+
+    A plot is None if it would be empty.
+    """
     from loadframe.analyze.scale.sweep import read_sweep
     from loadframe.report.plots import scale
 
@@ -245,7 +252,7 @@ def _capacity(path: Path) -> _Named:
 
 
 def _elastic(path: Path) -> _Named:
-    """Yield name and plot of an elastic experiment; the plot is None if it would be empty."""
+    """Yield (`run`, plot) for each group of an elastic experiment; an empty plot is None."""
     from loadframe.analyze.elastic import read_elasticity
     from loadframe.report.plots.elastic import run_plot
 
@@ -254,7 +261,7 @@ def _elastic(path: Path) -> _Named:
 
 
 def _compare(path: Path) -> _Named:
-    """Yield name and plot of a comparison; the plot is None if it would be empty."""
+    """Yield (name, plot) for `effects` and `runs` of a comparison; an empty plot is None."""
     from loadframe.analyze.compare import compare_variants
     from loadframe.analyze.experiment import read_experiment
     from loadframe.report.kinds.compare import effects_plot, strip_plot
@@ -265,7 +272,10 @@ def _compare(path: Path) -> _Named:
 
 
 def _settings(path: Path) -> _Named:
-    """Yield name and plot of a settings experiment; the plot is None if it would be empty."""
+    """Yield (name, plot) for effects and interactions of a settings experiment.
+
+    Where a search has no responses, its `trials` are plotted instead of the effects.
+    """
     from loadframe.analyze.settings.analysis import read_settings
     from loadframe.report.kinds.settings import course, effects_plots, interactions
 

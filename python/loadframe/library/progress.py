@@ -140,7 +140,7 @@ class CallbackListener(Listener):
         self._callback(Progress("remark", text, self._run))
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Report to the callback that run `index` (from 0) of `runs` begins."""
+        """Report to the callback that run `index` (from 0) of `runs`, named `run_id`, begins."""
         self._run = run_id
         self._callback(Progress("run", f"run {index + 1} of {runs}: {run_id}", run_id, index=index, total=runs))
 
@@ -150,7 +150,7 @@ class CallbackListener(Listener):
         self._callback(Progress("phase", f"phase {name}", self._run, name, length=seconds))
 
     def progress(self, progress: "PhaseProgress") -> None:
-        """Report the figures of a finished second to the callback, once for each second."""
+        """Report the figures of a finished second to the callback; ignore further calls within that second."""
         if progress.seconds <= self._second:
             return
         self._second = progress.seconds

@@ -28,7 +28,7 @@ _HEIGHT = 800
 
 
 def text_of(show: "Callable[[Console], None]") -> str:
-    """Return the text that a function prints on a console, without styles."""
+    """Return the text that a function prints on a console of 100 columns, without styles."""
     file = StringIO()
     # In a notebook, rich would display the text instead of writing it to the file.
     show(
@@ -40,7 +40,10 @@ def text_of(show: "Callable[[Console], None]") -> str:
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write a file and return its path; BadInput if that fails, or if the file is part of a recorded run or history."""
+    """Write a file, also over an existing one, and return its path.
+
+    BadInput if that fails, or if the file is part of a recorded run, experiment or history.
+    """
     target = Path(path)
     if target.exists() and target.resolve().name in (*MEMBERS, SAMPLES_FILE, EXPERIMENT_FILE, GATE_LOG):
         raise BadInput("the file is part of a recorded run", where=str(target), remedy="name another file")
@@ -72,7 +75,7 @@ class Answer:
     """A result of an analysis: `print` it, show it in a notebook, or take its values with `as_dict`."""
 
     def __init__(self, document: Mapping[str, Any], show: "Callable[[Console], None]") -> None:
-        """Create the result from its values and the function that prints it."""
+        """Create the result from its values, of which it keeps a copy, and the function that prints it."""
         self._document = dict(document)
         self._show = show
 
@@ -91,7 +94,7 @@ class Answer:
         return f"<{type(self).__name__}: {next(iter(str(self).splitlines()), '')}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return the printed text as HTML for a notebook."""
         return f"<pre>{escape(str(self))}</pre>"
 
 
@@ -112,7 +115,10 @@ class Report(Answer):
         show: "Callable[[Console], None]",
         unanswerable: BadInput | None = None,
     ) -> None:
-        """Create the report from its page, its values and the function that prints it."""
+        """Create the report from its page, its values and the function that prints it.
+
+        `unanswerable` is the error if valid runs cannot answer the question of the experiment, else None.
+        """
         super().__init__(document, show)
         self.html = html
         #: The error if valid runs cannot answer the question of the experiment.
@@ -120,7 +126,7 @@ class Report(Answer):
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page and return its path; BadInput if that fails."""
+        """Write the page, also over an existing file, and return its path; BadInput if that fails."""
         return save_text(self.html, path)
 
     def _repr_html_(self) -> str:
@@ -175,9 +181,9 @@ def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
 
 
 def require_usable(path: Path, *, strict: bool) -> None:
-    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid.
+    """Raise NothingUsable if no run of an experiment has usable figures, or with `strict` if any run has none.
 
-    Accepts a folder that is not an experiment.
+    Runs that the store failed are results, and count as usable. Accepts a folder that is not an experiment.
     """
     if not (path / EXPERIMENT_FILE).is_file():
         return

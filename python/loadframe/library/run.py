@@ -66,7 +66,7 @@ class Run:
 
     @property
     def failure(self) -> str | None:
-        """The failure of a failed run."""
+        """The failure of a failed run, or None."""
         return self._run.summary.failure
 
     @property
@@ -183,14 +183,17 @@ class Run:
         return f"<Run {self.name}: {self.status}, {'valid' if self.valid else 'not valid'}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return HTML for a notebook: status, validity, causes of the verdict, and the table of operations."""
         head = f"<p><b>Run {cell(self.name)}</b>: {self.status}, {'valid' if self.valid else 'not valid'}</p>"
         reasons = "".join(f"<li>{cell(reason.cause)}</li>" for reason in self._reasons)
         return f"{head}{f'<ul>{reasons}</ul>' if reasons else ''}{self.operations._repr_html_()}"
 
 
 def operations_table(run: RecordedRun) -> "pa.Table":
-    """Return the figures of each operation of each phase in its measured window."""
+    """Return a row for each operation of each phase: counts and figures of its measured window.
+
+    Includes phases that prepare. Times are s, throughput is 1/s.
+    """
     rows = []
     for phase in run.summary.phases:
         for name, figures in phase.operations.items():
@@ -215,7 +218,10 @@ def operations_table(run: RecordedRun) -> "pa.Table":
 
 
 def histograms_table(run: RecordedRun) -> "pa.Table":
-    """Return each recorded value with its count, by phase, operation, kind and second."""
+    """Return each recorded value with its count, by phase, operation, kind and second.
+
+    `time` is the start of the second, s since the run began; `value` is s.
+    """
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {name: [] for name in ("phase", "operation", "kind", "time", "value", "count")}

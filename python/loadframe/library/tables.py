@@ -37,7 +37,7 @@ class Table:
 
     @checked
     def __init__(self, name: str, read: "Callable[[], pa.Table]") -> None:
-        """Create the table `name`; `read` returns its content."""
+        """Create the table `name`; `read` returns its content, and is called once, on first use."""
         self.name = name
         self._read = read
 
@@ -99,7 +99,7 @@ def html_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a value as escaped HTML; empty for None."""
+    """Return a value as escaped HTML: floats with four significant digits, None as an empty text."""
     if isinstance(value, float):
         value = f"{value:.4g}"
     return escape(printable("" if value is None else str(value)))
@@ -142,7 +142,7 @@ def with_columns(table: "pa.Table", constants: "Mapping[str, pa.Scalar]") -> "pa
 
 
 def concatenate(tables: "Sequence[pa.Table]") -> "pa.Table":
-    """Return the tables one after the other; missing columns are null."""
+    """Return the tables one after the other; missing columns are null. Without tables, return an empty table."""
     import pyarrow as pa
 
     return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})

@@ -62,12 +62,12 @@ class Times:
 
     @checked
     def percentiles(self, percents: Sequence[Percent] = _SHOWN) -> dict[float, float]:
-        """Return several percentiles, s, by their number."""
+        """Return several percentiles, s, by their percent: 50, 90, 99 and 99.9 by default; nan without requests."""
         return {percent: self.percentile(percent) for percent in percents}
 
     @checked
     def share_above(self, seconds: Seconds) -> float:
-        """Return the share of requests that took longer; nan without requests."""
+        """Return the share (0 to 1) of requests that took longer than `seconds`; nan without requests."""
         if not self._histogram or not self.count:
             return math.nan
         return 1 - at_most(self._histogram, seconds) / self.count
@@ -82,7 +82,7 @@ class Times:
         return math.nan if value is None else value
 
     def __add__(self, other: "Times") -> "Times":
-        """Return the merged times of both."""
+        """Return the merged times of both, as a new object."""
         if not isinstance(other, Times):
             return NotImplemented
         if self._histogram is None or other._histogram is None:
@@ -99,7 +99,7 @@ class Times:
         return f"<Times of {counted(self.count, 'request')}{f': {shown}' if self.count else ''}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return an HTML table for a notebook: number of requests, mean, percentiles and maximum."""
         columns = ("requests", "mean", *(f"p{percent:g}" for percent in _SHOWN), "max")
         times = (self.mean, *self.percentiles().values(), self.max)
         words = (format_duration(value) if self.count else "" for value in times)
@@ -137,10 +137,11 @@ def selected(
     start: float,
     end: float,
 ) -> Times:
-    """Return the times of a selection. `start` and `end` are s since the run began.
+    """Return the times of a selection of requests, merged over the runs.
 
-    Without `phase`: the measured phases. Without `operation`: all operations that do not aggregate others. BadInput if
-    no run has the phase or the operation.
+    `start` and `end` select the seconds that begin in this range, s since the run began. Without `phase`: the measured
+    phases, or all if a run has none. Without `operation`: all operations that do not aggregate others. BadInput if no
+    run has the phase or the operation.
     """
     sums: list[Histogram] = []
     phases: set[str] = set()

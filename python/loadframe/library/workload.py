@@ -43,7 +43,7 @@ class Workload:
     @classmethod
     @checked
     def load(cls, name: str | os.PathLike[str], **parameters: Value) -> "Workload":
-        """Load a built-in workload by name, or a file. `parameters` set its parameters."""
+        """Load and check a built-in workload by name, or a file. `parameters` set its parameters."""
         workload = cls.__new__(cls)
         workload._loaded = load_workload(os.fspath(name), parameters)
         return workload
@@ -70,7 +70,7 @@ class Workload:
 
     @checked
     def with_parameters(self, **parameters: Value) -> "Workload":
-        """Return a copy with other values of parameters."""
+        """Return a copy with other values of parameters; BadInput for an unknown parameter."""
         workload = Workload.__new__(Workload)
         workload._loaded = self._loaded.with_parameters(parameters, where=lambda name: f"parameter {name}")
         return workload
@@ -84,7 +84,7 @@ class Workload:
         return f"<Workload {self.name}: {counted(len(self.phases), 'phase')}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
+        """Return an HTML table for a notebook: the phases, and whether they prepare data."""
         rows = [(phase.name, "prepares" if phase.prepares else "") for phase in self._loaded.file.phases]
         return html_table((self.name, ""), rows)
 
@@ -100,12 +100,15 @@ def loaded_workload(
 
 
 def merged(keys: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a mapping and of keyword arguments, without trailing underscores."""
+    """Return the keys of a mapping and of keyword arguments, which override them.
+
+    A trailing underscore is removed from keyword arguments only.
+    """
     return {**(keys or {}), **{name.removesuffix("_"): value for name, value in more.items()}}
 
 
 def save_keys(keys: Mapping[str, Any], path: Path) -> Path:
-    """Write keys as YAML and return the path; BadInput if that fails."""
+    """Write keys as YAML, also over an existing file, and return the path; BadInput if that fails."""
     # Imported late: only files need it.
     import yaml
 

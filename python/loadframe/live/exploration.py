@@ -39,7 +39,7 @@ class Source(Protocol):
         """Return the names of all collections."""
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Return field name -> kind (such as `number`) of a collection; BadInput if the collection is unknown."""
+        """Return field name -> kind, such as `number`, of a collection; BadInput if the collection is unknown."""
 
     def explore(self, question: Question) -> Findings:
         """Return counts over time, values, statistics and documents for a question; BadInput for unknown names."""
@@ -61,23 +61,26 @@ class StoreSource:
         self.title = f"{store.kind} at {', '.join(addresses)}"
 
     def collections(self) -> list[str]:
-        """Ask the store for the names of all its collections."""
+        """Ask the store for the names of all its collections. Waits for the answer."""
         return self._store.collections(self._addresses)
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Ask the store for the fields of a collection, name -> kind; BadInput if the collection is unknown."""
+        """Ask the store for the fields of a collection, name -> kind, and wait for the answer.
+
+        BadInput if the collection is unknown.
+        """
         return self._store.fields(self._addresses, collection)
 
     def explore(self, question: Question) -> Findings:
-        """Ask the store for the answer to a question; BadInput for unknown names."""
+        """Ask the store for the answer to a question, and wait for it; BadInput for unknown names."""
         return self._store.explore(self._addresses, question)
 
     def answers(self) -> Sequence[Record]:
-        """Return an empty list: nothing is recorded."""
+        """Return an empty list: only runs record answers."""
         return []
 
     def events(self) -> Sequence[Record]:
-        """Return an empty list: nothing is recorded."""
+        """Return an empty list: only runs record events."""
         return []
 
 
@@ -99,9 +102,10 @@ class Exploration:
         return _PAGE
 
     def answer(self, path: str) -> Answer | None:
-        """Return the answer to a path below the token, or None for an unknown path.
+        """Return the answer as JSON to a path below the token, such as `fields?collection=a`.
 
-        An error becomes JSON with the status 400 (BadInput), 502 (of the store) or 500.
+        Return None for an unknown path. An error becomes JSON with the status 400 (BadInput), 502 (other errors of
+        Loadframe, such as of the store) or 500 (any other). No error is raised.
         """
         name, _, query = path.partition("?")
         handler = {"source": self._described, "fields": self._fields, "findings": self._findings}.get(name)
@@ -140,7 +144,7 @@ class Exploration:
     def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Return the findings, as values for JSON, for the question in the query parameters `given`.
 
-        BadInput for an invalid question.
+        BadInput for an invalid time, for numbers of `where` and `value` that differ, and for unknown names.
         """
         names, values = given.get("where", ()), given.get("value", ())
         if len(names) != len(values):
@@ -165,7 +169,8 @@ class Exploration:
     def _time(self, text: str | None) -> float | None:
         """Return the time that a text names, s, or None for None. BadInput for other text.
 
-        The text is ISO 8601 (UTC without a zone) for times since the epoch, else a number.
+        The text is ISO 8601 (UTC without a zone) for times since the epoch, else a number of seconds since the run
+        began.
         """
         if text is None:
             return None
@@ -194,7 +199,10 @@ def _sentence(error: LoadframeError) -> str:
 
 
 def _label(value: Any) -> str:
-    """Return a value as text of at most 80 letters; values that are not text as JSON."""
+    """Return a value as text of at most 80 letters; values that are not text as JSON.
+
+    A cut text ends with an ellipsis.
+    """
     return _short(value if isinstance(value, str) else json.dumps(_plain(value)), LETTERS)
 
 
@@ -207,14 +215,14 @@ def _document(document: Any) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """Return a text, cut to `most` letters with an ellipsis."""
+    """Return a text, cut to `most` letters. The last letter of a cut text is an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types: floats that are not finite become None, unknown objects text.
+    """Return a copy of a value with JSON types only: floats that are not finite become None, unknown objects text.
 
-    RecursionError if deep.
+    Keys become text, tuples lists. RecursionError if the value is nested too deeply.
     """
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}

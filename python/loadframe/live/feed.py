@@ -47,7 +47,8 @@ class History:
         """Add a record under the next number, and drop records that it replaces or that exceed the limit of their kind.
 
         A `command` replaces all records; a `run` the phase, answers, figures and events of the run before. Of kinds
-        without a limit only the last record is kept, of `answer` the last of each operation.
+        without a limit only the last record is kept, of `answer` the last of each operation. `load` and `watched` share
+        the limit of figures.
         """
         kind = record["kind"]
         if kind == "command":
@@ -68,7 +69,7 @@ class History:
             kept.append(entry)
 
     def after(self, number: int) -> tuple[int, list[Record]]:
-        """Return the number of the last record, and the kept records after record `number`."""
+        """Return the number of the last record (0 without any), and the kept records after record `number` in order."""
         if number == self._number:
             return number, []
         later = sorted((entry for entry in self._entries() if entry[0] > number), key=lambda entry: entry[0])
@@ -87,12 +88,12 @@ _LONG = 4_000_000
 
 
 def folder() -> Path:
-    """Return the path of the folder with this user's feeds; it need not exist."""
+    """Return the path of the folder with this user's feeds, `live` in the state folder; it need not exist."""
     return folders.state() / "live"
 
 
 def is_held(file: BinaryIO) -> bool:
-    """Return, without waiting, whether the command that writes this feed still runs: it holds a lock on the file."""
+    """Return whether the command that writes the feed `file` still runs: it holds a lock on the file. Does not wait."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -105,14 +106,17 @@ class Feed:
     """A new feed; a context manager that creates and deletes its file. OSError if it cannot be written."""
 
     def __init__(self, long: int = _LONG) -> None:
-        """Name a new file. `long` is the size in bytes above which the feed is rewritten."""
+        """Choose the path of a new file, which is not created yet.
+
+        `long` is the size in bytes above which it is rewritten.
+        """
         self.path = folder() / f"{secrets.token_hex(8)}{SUFFIX}"
         self._history = History()
         self._least = self._long = long
         self._number = 0
 
     def __enter__(self) -> "Feed":
-        """Create and lock the feed's file, and delete the feeds of killed commands."""
+        """Create and lock the feed's file, and delete the feeds of killed commands. OSError if it cannot be written."""
         folders.make(folder())
         _remove_left_over(folder())
         self._file = self._begin([])
@@ -124,9 +128,10 @@ class Feed:
         self._file.close()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Number the records and write them in one write. OSError if the file cannot be written.
+        """Give the records the next numbers (`n`, from 1) and write them in one write.
 
-        A file that becomes too long is rewritten with the records of the history.
+        OSError if the file cannot be written. A file that becomes too long is rewritten with the records of the
+        history. Later, it must double before that happens again. ValueError for NaN or infinite numbers.
         """
         numbered = []
         for record in records:
@@ -142,7 +147,10 @@ class Feed:
             before.close()
 
     def _begin(self, records: Sequence[Record]) -> BinaryIO:
-        """Replace the feed's file by one with these records, locked before it becomes visible, and return it."""
+        """Replace the feed's file by one with these records, locked before it becomes visible, and return it open.
+
+        A file that was open before is not closed.
+        """
         draft = self.path.with_suffix(".draft")
         file = open(draft, "wb", buffering=0, opener=folders.ours_alone)  # noqa: SIM115 - open until the feed ends
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -157,7 +165,7 @@ def _lines(records: Sequence[Record]) -> bytes:
 
 
 def _remove_left_over(parent: Path) -> None:
-    """Delete the feeds in the folder `parent` whose commands have ended; files that cannot be deleted are ignored."""
+    """Delete the feeds of ended commands in the folder `parent`; ignore files that cannot be deleted."""
     for path in _files(parent):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if not is_held(file):
@@ -165,12 +173,12 @@ def _remove_left_over(parent: Path) -> None:
 
 
 def _files(parent: Path) -> Iterator[Path]:
-    """Yield the files of feeds in a folder."""
+    """Yield the paths of feeds in a folder, of running and ended commands, unordered; none if the folder is missing."""
     return parent.glob(f"*{SUFFIX}")
 
 
 def running_feeds() -> list[Path]:
-    """Return the feeds of running commands, unordered."""
+    """Return the paths of the feeds of this user's running commands, unordered."""
     feeds = []
     for path in _files(folder()):
         with contextlib.suppress(OSError), path.open("rb") as file:
@@ -200,7 +208,10 @@ class Following:
         self._file.close()
 
     def take(self) -> list[Record]:
-        """Return the records written since the last call, without waiting; set `over` at the end of the feed."""
+        """Return the complete records written since the last call, without waiting; set `over` at the end of the feed.
+
+        Records that a rewritten feed repeats are left out.
+        """
         # Check the lock before reading, so that the last records are not missed.
         held = is_held(self._file)
         lines = (self._rest + self._file.read()).split(b"\n")
@@ -213,7 +224,10 @@ class Following:
         return records
 
     def _reopened(self) -> bool:
-        """Return whether another file has replaced this feed, and if so continue with that file."""
+        """Return whether another file has replaced this feed, and if so continue with the start of that file.
+
+        False if the feed was deleted.
+        """
         with contextlib.suppress(FileNotFoundError):
             file = self.path.open("rb")
             if os.fstat(file.fileno()).st_ino != os.fstat(self._file.fileno()).st_ino:
@@ -225,16 +239,16 @@ class Following:
 
 
 def command_of(path: Path) -> Record | None:
-    """Return the first record of a feed, its command; None if the feed is gone or empty."""
+    """Return the first record of a feed, its command; None if the feed is gone or empty. Does not wait."""
     with contextlib.suppress(FileNotFoundError), Following(path) as following:
         return next(iter(following.take()), None)
     return None
 
 
 def commands(name: str | None = None) -> list[tuple[Path, Record]]:
-    """Return the feeds of this user's running commands with their command records, the newest last.
+    """Return the feeds of this user's running commands with their command records, ordered by start, the newest last.
 
-    `name` selects commands by the name of their workload, experiment or output folder.
+    `name` selects commands by the name of their workload or experiment, or of their output folder; None is all.
     """
     feeds = [(path, command) for path in running_feeds() if (command := command_of(path))]
     return sorted(
@@ -255,7 +269,10 @@ class Relay:
     """Follower of a command's feed, and then of the next command's, in a thread while it is entered."""
 
     def __init__(self, feeds: Callable[[], Sequence[Path]]) -> None:
-        """`feeds` returns the feeds to follow, the newest last."""
+        """Prepare the relay.
+
+        `feeds` returns the paths of the feeds to follow, the newest last; it is called again and again.
+        """
         self._feeds = feeds
         self._history = History()
         self._news = threading.Condition()
@@ -271,7 +288,7 @@ class Relay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the last records, end the thread, and wake all readers."""
+        """Take the last records, end the thread and wait for it, and wake all readers."""
         self._leaving.set()
         self._thread.join()
         with self._news:
@@ -280,11 +297,14 @@ class Relay:
 
     @property
     def left(self) -> bool:
-        """Whether no more records will come."""
+        """Whether the relay is left, so that no more records will come."""
         return self._left
 
     def after(self, number: int, patience: float) -> tuple[int, list[Record]]:
-        """Return the number of the last record and the records after `number`; wait up to `patience` s for one."""
+        """Return the number of the last record and the kept records after `number`; wait up to `patience` s for one.
+
+        Does not wait once the relay is left. Safe in several threads.
+        """
         with self._news:
             last, records = self._history.after(number)
             if not records and not self.left:
@@ -293,7 +313,10 @@ class Relay:
         return last, records
 
     def _run(self) -> None:
-        """Follow the newest feed, and after its end the next one, until the relay is left."""
+        """Follow the newest feed not yet followed, and after its end the next one, until the relay is left.
+
+        Polls every 0.25 s.
+        """
         seen = set()
         while True:
             path = next((path for path in reversed(self._feeds()) if path not in seen), None)
@@ -309,7 +332,7 @@ class Relay:
     def _follow(self, following: Following) -> None:
         """Add the records of a feed to the history, and wake readers, until its end or until the relay is left.
 
-        Adds a record `over` if the command was killed.
+        Polls every 0.25 s. Adds a record `over` if the feed ended without one: the command was killed.
         """
         left = False
         while True:

@@ -129,13 +129,13 @@ class Metrics:
         self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
 
     def take(self, records: Sequence[Record]) -> None:
-        """Update the metrics by records of a feed or of the publisher, in their order."""
+        """Update the metrics by records of a feed or of the publisher, in their order, under the lock."""
         with self._lock:
             for record in records:
                 self._take(record)
 
     def families(self) -> list[Family]:
-        """Return copies of all metrics that have values."""
+        """Return copies of all metrics that have values, in a fixed order: lasting values, gauges, totals, counts."""
         with self._lock:
             values = {**_added(self._ended, self._current), **self._counts, **self._gauges, **self._lasting}
             return [
@@ -145,7 +145,10 @@ class Metrics:
             ]
 
     def _take(self, record: Record) -> None:
-        """Update the metrics by one record; other kinds of records are ignored."""
+        """Update the metrics by one record; other kinds of records are ignored. The lock must be held.
+
+        The start of a run or phase, a finished run and the end of the command clear the gauges.
+        """
         experiment = self._experiment
         match record["kind"]:
             case "command":
@@ -180,7 +183,8 @@ class Metrics:
     def _measures(self, record: Record) -> None:
         """Set the counters, histograms and gauges of the current phase by its measures, and keep exemplars.
 
-        The first measures of a new phase add the totals of the phase before to those of ended phases.
+        The measures are totals since the phase began. The first measures of a new phase (another `number`) add the
+        totals of the phase before to those of ended phases.
         """
         if record["number"] != self._number:
             self._number = record["number"]
@@ -226,7 +230,10 @@ class Metrics:
         return {labels: dict(known) for labels, known in self._exemplars.get(name, {}).items()}
 
     def _watched(self, record: Record) -> None:
-        """Set the gauges of node CPU, machine CPU and cluster size from a record of the kind `watched`."""
+        """Set the gauges of node CPU (cores), machine CPU (share) and cluster size from a record of the kind `watched`.
+
+        Nodes that the record lacks lose their values; the other two gauges keep theirs.
+        """
         experiment = self._experiment
         self._gauges["node_cpu_cores"] = {(experiment, node): cpu for node, cpu in record["cpu"].items()}
         for name, key in (("machine_busy_ratio", "machine"), ("cluster_nodes", "nodes")):
@@ -235,7 +242,7 @@ class Metrics:
 
 
 def segment_of(part: Mapping[str, Any]) -> str:
-    """Return the segment of measures or a span: `measured` or `warmup`."""
+    """Return the segment of an operation's measures or of a span, by its key `measured`: `measured` or `warmup`."""
     return "measured" if part["measured"] else "warmup"
 
 

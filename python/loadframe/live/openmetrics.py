@@ -23,13 +23,19 @@ _OPENMETRICS = "application/openmetrics-text"
 
 
 def render(families: Iterable[Family], *, openmetrics: bool) -> str:
-    """Return metrics in the OpenMetrics format 1.0, or, without exemplars, in the Prometheus text format 0.0.4."""
+    """Return metrics as text in the OpenMetrics format 1.0, or, without `openmetrics`, in the Prometheus format 0.0.4.
+
+    The latter has no exemplars and units.
+    """
     lines = [line for family in families for line in _lines(family, openmetrics)]
     return "\n".join([*lines, "# EOF", ""] if openmetrics else [*lines, ""])
 
 
 def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
-    """Yield the lines of a metric: help, type, unit and samples. The Prometheus format lacks units and exemplars."""
+    """Yield the lines of a metric, named `loadframe_NAME` with its unit at the end: help, type and samples.
+
+    With `openmetrics`, they have the unit and exemplars, too; the Prometheus format lacks them.
+    """
     name = f"{_PREFIX}_{family.name}"
     if not name.endswith(family.unit):
         name += f"_{family.unit}"
@@ -50,7 +56,10 @@ def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
 
 
 def _histogram(name: str, labels: str, times: Times, known: Mapping[int, Exemplar]) -> Iterator[str]:
-    """Yield the lines of a histogram: cumulative buckets, count and sum. `known` are exemplars by index of bucket."""
+    """Yield the lines of a histogram: cumulative buckets, count and sum (s).
+
+    `name` is the metric's full name, `labels` the written labels, and `known` the exemplars by index of bucket.
+    """
     for place, (limit, count) in enumerate(zip(_LIMITS, accumulate(times.counts), strict=True)):
         exemplar = _exemplar(known[place]) if place in known else ""
         yield f'{name}_bucket{{{labels},le="{limit}"}} {count}{exemplar}'
@@ -75,7 +84,7 @@ class MetricsServer:
         self._metrics, self._host, self._port = metrics, host, port
 
     def __enter__(self) -> Self:
-        """Listen at the address, and answer in a thread. BadInput if it cannot listen."""
+        """Listen at the address, and answer in a thread. Port 0 selects a free port. BadInput if it cannot listen."""
         try:
             family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
             self._http = _Http(family, address, self._metrics)
@@ -91,14 +100,14 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Address of the metrics."""
+        """Address of the metrics, with the port in use; only while the server is entered."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._http.server_address[1]}/metrics"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop answering, and close the socket."""
+        """Stop answering, close the socket, and wait for the thread."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -114,7 +123,7 @@ class _Handler(HttpHandler):
     server: _Http
 
     def do_GET(self) -> None:  # noqa: N802 - the library's name
-        """Answer with all metrics, in the format and compression that the scraper accepts."""
+        """Answer any path with all metrics, in the format and compression that the scraper accepts."""
         openmetrics = _OPENMETRICS in self.headers.get("Accept", "")
         content = render(self.server.metrics.families(), openmetrics=openmetrics).encode()
         kind = f"{_OPENMETRICS}; version=1.0.0" if openmetrics else "text/plain; version=0.0.4"

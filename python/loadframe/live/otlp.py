@@ -58,7 +58,7 @@ _METRICS, _TRACES = "/v1/metrics", "/v1/traces"
 def metrics_endpoint(url: str) -> str:
     """Return the receiver's address for metrics: `URL/v1/metrics`, or `url` unchanged if it has a path.
 
-    BadInput if `url`, the value of --otlp, is not a valid http or https URL.
+    BadInput if `url`, the value of --otlp, is not a valid http or https URL, or has a query but no path.
     """
     try:
         parts = urlsplit(url)
@@ -88,7 +88,7 @@ class _Sender(ABC):
     """Thread that sends to a receiver while it is entered, and once more at the end."""
 
     def __init__(self, endpoint: str, exporter: Any) -> None:
-        """Prepare the thread; `exporter` sends to `endpoint`, the receiver's URL."""
+        """Prepare the thread, which starts when entered; `exporter` sends to `endpoint`, the receiver's URL."""
         self.endpoint = endpoint
         self._exporter = exporter
         self._leaving = threading.Event()
@@ -99,7 +99,7 @@ class _Sender(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """Send until `_leaving` is set, and once more."""
+        """Send at intervals until `_leaving` is set, and once more. Runs in the thread."""
 
     @property
     def _cause(self) -> str:
@@ -118,7 +118,10 @@ class _Sender(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the thread send once more, wait up to 15 s for it, and close the exporter."""
+        """Let the thread send once more, wait up to 15 s for it, and close the exporter.
+
+        If the thread still sends after that, it is left running.
+        """
         self._leaving.set()
         # A push in progress, and the last one.
         self._thread.join(3 * _PATIENCE)
@@ -157,7 +160,10 @@ class Pusher(_Sender):
         self._push()
 
     def _push(self) -> None:
-        """Send all metrics once and wait for the answer; count the push, and count a failure instead of raising it."""
+        """Send all metrics once and wait up to 5 s for the answer.
+
+        Counts the push, and counts a failure instead of raising it. A push without an answer yet counts as failed.
+        """
         now = time.time_ns()
         metrics = [_metric(family, self._started, now) for family in self._metrics.families()]
         scope = ScopeMetrics(self._scope, metrics, "")
@@ -188,7 +194,10 @@ class SpanPusher(_Sender):
 
     @property
     def failure(self) -> str | None:
-        """Numbers of spans that were dropped or not accepted, with the last cause; None if all arrived."""
+        """Numbers of spans that were dropped or not accepted, with the last cause; None if all arrived.
+
+        Spans that wait count as dropped.
+        """
         with self._lock:
             dropped = self._dropped + len(self._waiting)
         parts = [f"{self._failed} were not accepted: {self._cause}"] if self._failed else []
@@ -196,7 +205,10 @@ class SpanPusher(_Sender):
         return f"of {self._spans} spans, {'; '.join(parts)}" if parts else None
 
     def take(self, records: Sequence[Record]) -> None:
-        """Queue the spans of a feed's records. Never waits for the receiver."""
+        """Queue the spans of a feed's records of the kind `measures`. Never waits for the receiver.
+
+        Names of the experiment and run in earlier records become attributes of later spans.
+        """
         for record in records:
             match record["kind"]:
                 case "command":
@@ -207,9 +219,9 @@ class SpanPusher(_Sender):
                     self._queue(record["spans"], {**self._named, "loadframe.phase": record["phase"]})
 
     def _queue(self, spans: Mapping[str, Any], named: Mapping[str, str]) -> None:
-        """Queue the spans `spans["kept"]` with the further attributes `named`; the spans that do not fit are dropped.
+        """Queue the spans `spans["kept"]` with the further attributes `named`; above 10,000 waiting, drop the rest.
 
-        Counts them, and those that the engine dropped (`spans["dropped"]`).
+        Counts the dropped spans, and those that the engine dropped (the number `spans["dropped"]`).
         """
         room = _WAITING - len(self._waiting)
         kept = [self._span(span, named) for span in spans["kept"][:room]]
@@ -219,7 +231,11 @@ class SpanPusher(_Sender):
             self._waiting.extend(kept)
 
     def _span(self, span: Mapping[str, Any], named: Mapping[str, str]) -> ReadableSpan:
-        """Return a span of a feed as a span of OpenTelemetry, with the further attributes `named`."""
+        """Return a span of a feed as a span of OpenTelemetry, with the further attributes `named`.
+
+        It lasts from sending to the end of the answer. Attributes with times are in s, `loadframe.scheduled_unix_nano`
+        in ns since 1970. Unknown attributes are left out; so are request addresses and messages of the store.
+        """
         # Neither addresses of requests nor messages of stores: both can contain secrets.
         host, _, port = span["node"].rpartition(":")
         attributes: dict[str, Any] = {
@@ -260,7 +276,7 @@ class SpanPusher(_Sender):
         self._push()
 
     def _push(self) -> None:
-        """Send the waiting spans in batches until none is left or a batch fails. Waits for the receiver.
+        """Send the waiting spans in batches of 512 until none is left or a batch fails. Waits for the receiver.
 
         A failed batch is counted as not accepted and lost. Failures are not raised.
         """
@@ -284,7 +300,10 @@ class _LastError(logging.Handler):
         self._sender = thread
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the cause of a failure in the sender's thread: the exception of an attempt, or else the message."""
+        """Keep the cause of a failure in the sender's thread: the exception of an attempt, or else the message.
+
+        Messages of other threads are ignored.
+        """
         if record.thread != self._sender.ident:
             return
         errors = [word for word in record.args or () if isinstance(word, Exception)]
@@ -297,7 +316,10 @@ class _LastError(logging.Handler):
 
 
 def _metric(family: Family, started: int, now: int) -> Metric:
-    """Return a family as a metric of OTLP; `started` (of the command) and `now` are in ns since 1970."""
+    """Return a family as a metric of OTLP, `loadframe.NAME`, with cumulative counters and histograms.
+
+    `started` (of the command) and `now` are in ns since 1970.
+    """
     unit = _UNITS.get(family.unit, f"{{{family.unit}}}" if family.unit else "")
     name = f"loadframe.{family.name}"
     labeled = [(dict(zip(family.labels, labels, strict=True)), value) for labels, value in family.values.items()]
@@ -322,7 +344,10 @@ def _metric(family: Family, started: int, now: int) -> Metric:
 def _histogram(
     labels: dict[str, str], times: Times, known: Mapping[int, Exemplar], started: int, now: int
 ) -> HistogramDataPoint:
-    """Return the times of one set of labels as a data point of OTLP, with their exemplars by bucket in `known`."""
+    """Return the times of one set of labels as a data point of OTLP, with their exemplars by bucket in `known`.
+
+    `started` and `now` are in ns since 1970. The point has no minimum and maximum.
+    """
     # Minimum and maximum are optional in OTLP, and not part of the measures.
     least: Any = None
     exemplars = [

@@ -31,9 +31,11 @@ BARS, COLUMNS, LETTERS = 20, 60, 80
 
 
 def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
-    """Return the chart data of an answer; None if it is not JSON, or has no list of rows.
+    """Return the chart data of an answer as a record.
 
-    `chart` is the operation's chart definition in the workload. Bars are sorted, and too many rows are cut.
+    Return None for an answer that is not JSON, or lacks a list of rows. `chart` is the operation's chart definition in
+    the workload. Bars are sorted, the largest first. At most 20 bars or 60 columns are kept, and `more` has the number
+    of the others. The kind `figures` needs no rows: missing figures are None.
     """
     try:
         content = json.loads(answer)
@@ -55,9 +57,10 @@ def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Recor
 
 
 def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return [label, value, further values] of each row of a parsed answer; None if there is no list of rows.
+    """Return [label, value, further values] for each label in a parsed answer. Return None if it lacks a list of rows.
 
-    `chart` has JSON pointers to the rows, the label and the values. Values of rows with the same label are summed.
+    `chart` has JSON pointers to the rows, the label and the values. Values of rows with the same label are summed; None
+    is unknown. Labels are in order of first appearance.
     """
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
@@ -73,12 +76,18 @@ def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
 
 
 def _at(value: Any, place: str) -> Iterator[Any]:
-    """Yield the values at a JSON pointer (RFC 6901); `*` stands for each element of a list."""
+    """Yield the values at the JSON pointer `place` (RFC 6901); nothing if it does not exist.
+
+    `*` stands for each element of a list.
+    """
     yield from _follow(value, [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]])
 
 
 def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """Yield the values at the steps of a JSON pointer, if they exist. `*` stands for all elements of a list."""
+    """Yield the values at the unescaped steps of a JSON pointer, none if they do not exist.
+
+    `*` stands for all elements of a list. Without steps, yield `value`.
+    """
     if not steps:
         yield value
         return
@@ -93,13 +102,16 @@ def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
 
 
 def _label(value: Any) -> str:
-    """Return a label as text of at most 80 letters: empty for None, and JSON if it is not text."""
+    """Return a label as text of at most 80 letters: empty for None, and JSON if it is not text.
+
+    A cut text has an ellipsis.
+    """
     text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
     return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number as float, or None for any other value."""
+    """Return a finite number as float, or None for any other value, also for booleans and text."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -110,7 +122,7 @@ def _number(value: Any) -> float | None:
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
-    """Return the sum of two values, or the known one if the other is None."""
+    """Return the sum of two values, or the known one if the other is None; None if both are."""
     return other if one is None else one if other is None else one + other
 
 
@@ -164,12 +176,16 @@ Receiver = Callable[[Sequence[Record]], None]
 
 
 class Publisher(Listener):
-    """Writer of one command's feed, active while it is entered. Errors of the feed are ignored."""
+    """Writer of one command's feed, active while it is entered. Errors of the feed are ignored.
+
+    Its other methods only queue notifications, without waiting; the oldest are dropped if 50,000 are queued.
+    """
 
     def __init__(self, command: str, name: str, path: Path, receivers: Sequence[Receiver] = ()) -> None:
-        """`command` is its name, such as `bench`; `name` its workload or experiment, `path` its output folder.
+        """Prepare the feed, which is written once entered, and queue its first record.
 
-        The receivers also get the measures of phases, which are too large for the feed.
+        `command` is its name, such as `bench`; `name` its workload or experiment, `path` its output folder. The
+        receivers get all records, also the measures of phases, which are too large for the feed.
         """
         self._receivers = receivers
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -195,14 +211,14 @@ class Publisher(Listener):
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start the thread that writes the feed."""
+        """Start the thread that creates and writes the feed."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Publish how the command ended, and wait up to 5 s until that is written."""
+        """Publish how the command ended (done, interrupted or failed), and wait up to 5 s until that is written."""
         how = "done" if kind is None else "interrupted" if kind is KeyboardInterrupt else "failed"
         why = error.what if isinstance(error, LoadframeError) else None
         self._queue.put({"kind": "over", "how": how, "why": why, "report": self._report})
@@ -211,7 +227,7 @@ class Publisher(Listener):
         self._thread.join(5 * _EVERY)
 
     def reported(self, path: Path) -> None:
-        """Set the path of the command's report, to publish at the end."""
+        """Set the path of the command's report, which is published at the end."""
         self._report = str(path.absolute())
 
     def step(self, text: str) -> None:
@@ -227,7 +243,10 @@ class Publisher(Listener):
         self._queue.put({"kind": "part", "number": index + 1, "of": runs})
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Publish the start of a trial at `load`; the SLO limits the percentile to `limit` s."""
+        """Publish the start of trial `number` at `load`, a text.
+
+        The SLO limits `percentile` to `limit` s, or not if None.
+        """
         self._queue.put({"kind": "trial", "number": number, "load": load, "percentile": percentile, "limit": limit})
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
@@ -235,33 +254,42 @@ class Publisher(Listener):
         self._queue.put({"kind": "judged", "run": run_id, "text": text, "outcome": outcome})
 
     def recording(self, writer: RunWriter) -> None:
-        """Publish the start of a run, and subscribe to its writer."""
+        """Publish the start of a run, and subscribe to its writer: its samples, events and end are published, too."""
         self._queue.put(_Recording(writer.run_id, writer.began))
         writer.subscribe(self._queue)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Publish the start of a phase; `seconds` is its length, if known."""
+        """Publish the start of a phase; `seconds` is its length, or None if unknown."""
         self._last_second, self._phase = None, name
         self._queue.put(_Phase(name, seconds, time.monotonic()))
 
     def measuring(self, measures: OpenMeasures) -> None:
-        """Publish the measures of the current phase once a second, if a receiver needs them."""
+        """Publish the measures of the current phase once a second from now on, if a receiver needs them.
+
+        `measures` opens their reader; it is called only then.
+        """
         if self._receivers:
             self._queue.put(_Measuring(self._phase, measures()))
 
     def progress(self, progress: Progress) -> None:
-        """Publish the phase's progress, once for each recorded second."""
+        """Publish the phase's progress, once for each recorded second; calls before the first second do nothing."""
         if progress.seconds and progress.seconds != self._last_second:
             self._last_second = progress.seconds
             self._queue.put(_LatestProgress(progress, time.monotonic()))
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Publish the chart data of an answer, if it has any."""
+        """Publish the chart data of an operation's answer; ignore an answer that is not JSON, or lacks a list of rows.
+
+        `chart` is the operation's chart definition in the workload.
+        """
         if record := chart_data(operation, chart, answer):
             self._queue.put(_Drawn(record, time.monotonic()))
 
     def _run(self) -> None:
-        """Pass on notifications once a second, until the command ends and once more."""
+        """Pass on notifications once a second, until the command ends and once more. Runs in the thread.
+
+        If the feed cannot be created, only the receivers get them.
+        """
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             try:
                 feed: Feed | None = opened.enter_context(self._feed)
@@ -275,7 +303,10 @@ class Publisher(Listener):
             self._pass_on(feed)
 
     def _pass_on(self, feed: Feed | None) -> Feed | None:
-        """Pass the queued notifications to the receivers and to the feed; return None if it cannot be written."""
+        """Pass the queued notifications as records to the receivers and to `feed`, without measures.
+
+        Return the feed, or None if it is None or cannot be written.
+        """
         records = self._records.of(self._queue.take())
         for receive in self._receivers:
             receive(records)
@@ -301,7 +332,8 @@ class _Records:
     def of(self, heard: list[Any]) -> list[Record]:
         """Return the records of the notifications `heard`, in order; samples in succession become one record.
 
-        Appends the current measures of the phase. Notifications that are already records are passed on unchanged.
+        Appends the current measures of the phase, if it has recorded another second or has spans. Notifications that
+        are already records are passed on unchanged. Keeps the current run and phase for later calls.
         """
         records: list[Record] = []
         samples: list[Sampled] = []
@@ -326,7 +358,10 @@ class _Records:
             yield {"kind": "measures", "number": self._phases, "phase": self._measured.phase, **totals}
 
     def _made(self, heard: object) -> Iterator[Record]:
-        """Yield the records of one notification, and keep the run, phase or measures that it starts."""
+        """Yield the records of one notification, and keep the run, phase or measures that it starts.
+
+        A phase outside a recorded run begins a run whose name is None. Times in records are s since the run began.
+        """
         match heard:
             case _Recording():
                 self._recording, self._preparing, self._zero = True, False, heard.began
@@ -357,7 +392,10 @@ class _Records:
                 self._recording, self._measured = False, None
 
     def _load(self, heard: _LatestProgress) -> Record:
-        """Return a record of the phase's progress. `errors` is a rate since the previous progress, 1/s."""
+        """Return a record of the phase's progress, and keep it as the previous one.
+
+        `time` is in s since the run began. `errors` is a rate since the previous progress, 1/s.
+        """
         now, before = heard.progress, self._before
         self._before = now
         errors, seconds = now.errors, now.seconds
@@ -381,7 +419,7 @@ class _Records:
 def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, float]:
     """Return the events of all sources by name: rates since `before` (1/s), totals of the phase, and current levels.
 
-    `before` is the previous progress (None: the start of the phase), `seconds` the time since then.
+    `before` is the previous progress (None: the start of the phase), `seconds` the time since then, above 0.
     """
 
     def total(progress: Progress | None, name: str) -> int:
@@ -402,7 +440,10 @@ def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, f
 
 
 def _watched(samples: list[Sampled]) -> Iterator[Record]:
-    """Yield a record with the last samples of nodes' CPU, machine and cluster; nothing if `samples` has none."""
+    """Yield one record with the last samples of nodes' CPU (cores), machine and cluster; nothing without such samples.
+
+    Its time is that of the last sample, s since the run began.
+    """
     nodes: dict[str, float] = {}
     rest: dict[str, float] = {}
     for sample in samples:
@@ -424,7 +465,7 @@ _SHOWN = {
 
 
 def _finished(heard: Finished) -> Record:
-    """Return the record of a finished run: folder, status, validity, and codes and causes of the verdict."""
+    """Return the record of a finished run: folder, status, validity (None without a verdict), and codes and causes."""
     verdict = heard.summary.get("verdict") or {}
     return {
         "kind": "finished",

@@ -74,16 +74,22 @@ class RecordedRun:
         self.title = run.path.resolve().name
 
     def collections(self) -> list[str]:
-        """Return the names of the collections that the run has recorded, such as `seconds` and `telemetry`."""
+        """Return the names of the collections: `seconds`, `telemetry`, `events`, `requests` and `dead letters SOURCE`.
+
+        The last two only if they were recorded. A collection can be empty.
+        """
         requests = [REQUESTS] if self._run.raw_manifest.get("generator", {}).get("samples") else []
         return [SECONDS, TELEMETRY, EVENTS, *requests, *self._letters]
 
     def fields(self, collection: str) -> dict[str, Kind]:
-        """Return column name -> kind of a collection; BadInput if it is unknown or empty."""
+        """Return column name -> kind (keyword, number or time) of a collection; BadInput if it is unknown or empty."""
         return {field.name: _kind(field) for field in self._first(collection).schema}
 
     def explore(self, question: Question) -> Findings:
-        """Answer a question; BadInput for unknown names, and for values that a column cannot have."""
+        """Return the answer to a question: periods, values, statistics, first rows, and lines over time by subject.
+
+        BadInput for unknown names, and for values that a column cannot have.
+        """
         kinds = self.fields(question.collection)
         require_known(question, kinds)
         is_number = question.field is not None and kinds[question.field] == "number"
@@ -121,7 +127,7 @@ class RecordedRun:
         return [chart for chart in charts if chart is not None]
 
     def events(self) -> list[Mapping[str, Any]]:
-        """Return all events, which mark the charts."""
+        """Return all events of the run, as recorded, which mark the charts."""
         return list(self._run.events)
 
     @cached_property
@@ -146,8 +152,8 @@ class RecordedRun:
     def _tables(self, collection: str) -> Iterator[pa.Table]:
         """Yield a collection in pieces. BadInput if it is unknown.
 
-        Requests are read in batches and get the columns response and service, s. Other collections are one piece, which
-        is kept in memory.
+        Requests are read in batches and get the columns response and service, s; none if they were not recorded. Other
+        collections are one piece, which is kept in memory.
         """
         if collection == REQUESTS:
             for batch in self._run.samples():
@@ -165,7 +171,10 @@ class RecordedRun:
         yield self._kept[collection]
 
     def _table(self, collection: str) -> pa.Table:
-        """Return a collection other than requests; BadInput for a dead letter that is not a JSON object."""
+        """Read a collection other than requests; BadInput for a dead letter that is not a JSON object.
+
+        `collection` must be a known name: KeyError for others.
+        """
         if collection == SECONDS:
             return self._run.series
         if collection == TELEMETRY:
@@ -179,7 +188,7 @@ class RecordedRun:
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
-    """Parse a JSON object; BadInput that names the place `where` for anything else."""
+    """Parse a JSON object. BadInput, with the place `where`, for any other text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -190,7 +199,10 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 
 def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a table of JSON objects: columns of numbers as floats, all other columns as text."""
+    """Return a table of JSON objects with a column for each key; a missing value is null.
+
+    Columns that hold only numbers are floats, all other columns text: values that are not text as JSON.
+    """
     rows = list(records)
     columns: dict[str, list[Any]] = {name: [] for row in rows for name in row}
     for name, values in columns.items():
@@ -203,7 +215,7 @@ def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value can be a float64. Larger integers are text."""
+    """Return whether a value is a number that float64 can hold. False for booleans and larger integers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, float) or abs(value) <= sys.float_info.max
@@ -221,16 +233,17 @@ def _text(value: object) -> str | None:
 
 
 def _kind(field: pa.Field) -> Kind:
-    """Return the kind of a column: `keyword`, `number`, or `time` for times since the run began."""
+    """Return the kind of a column: `time` for numbers with the name of a time, `number` for others, else `keyword`."""
     if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
         return "keyword"
     return "time" if field.name in _TIMES else "number"
 
 
 def _matching(table: pa.Table, question: Question) -> pa.Table:
-    """Return the rows within the question's filters and times; BadInput for a filter of a number by other text.
+    """Return the rows that match all filters of the question, from its start to before its end, s.
 
-    An empty filter selects the rows without a value.
+    An empty filter selects the rows without a value. Rows without a time do not match a start or an end. BadInput for a
+    filter of a number by other text.
     """
     for name, value in question.filters:
         column = table[name]
@@ -260,7 +273,11 @@ class _Selected:
     """Times, values and first documents of the selected rows."""
 
     def __init__(self, question: Question, order: str | None, interval: float) -> None:
-        """`order` is the field by which rows are sorted, `interval` the time between two rows, s."""
+        """Begin without rows.
+
+        `order` is the field by which documents are sorted, descending; None keeps the recorded order. `interval` is the
+        time between two rows of the collection, s; 0 if unknown.
+        """
         self._question, self._order, self._interval = question, order, interval
         self._time, self._field = question.time, question.field
         self._total = 0
@@ -270,7 +287,10 @@ class _Selected:
         self._rows: list[dict[str, Any]] = []
 
     def add(self, table: pa.Table) -> None:
-        """Add the times and values of a piece of the collection, and keep the first documents by order."""
+        """Add the times and values of a piece of the collection, and keep the first 20 documents by order.
+
+        All its rows must match the question.
+        """
         self._total += table.num_rows
         if self._time:
             self._times.append(_floats(table[self._time]))
@@ -290,12 +310,15 @@ class _Selected:
         del self._rows[DOCUMENTS:]
 
     def _rank(self, row: Mapping[str, Any]) -> float:
-        """Return a row's value of the order field as sort key; -inf if it is missing or rows are unordered."""
+        """Return a row's value of the order field as sort key; -inf if it is missing or NaN, or rows are unordered."""
         value = row[self._order] if self._order else None
         return float("-inf") if value is None or math.isnan(value) else float(value)
 
     def findings(self, *, is_number: bool) -> Findings:
-        """Return the findings on all added pieces. `is_number` is whether the field has statistics."""
+        """Return the findings on all added pieces.
+
+        With `is_number`, the field has statistics, and periods its mean and maximum.
+        """
         times = np.concatenate(self._times) if self._times else np.empty(0)
         numbers = np.concatenate(self._numbers) if self._numbers else np.empty(0)
         width, periods = _periods(times, numbers if is_number else None, self._interval)
@@ -320,7 +343,10 @@ class _Selected:
 
 
 def _frequent(numbers: np.ndarray) -> tuple[list[tuple[float, int]], int]:
-    """Return the most frequent numbers with their counts, in that order, and the count of all numbers but NaN."""
+    """Return the most frequent numbers with their counts, and the count of all numbers; NaN is ignored.
+
+    The most frequent comes first; numbers with equal counts are ascending.
+    """
     known = numbers[~np.isnan(numbers)]
     values, counts = np.unique(known, return_counts=True)
     most = np.argsort(-counts, kind="stable")[:VALUES]
@@ -334,9 +360,10 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _periods(times: np.ndarray, numbers: np.ndarray | None, least: float) -> tuple[float, list[Period]]:
-    """Return length (s, at least `least`) and content of the periods; 0 and nothing without times.
+    """Return the length of the periods, s, at least `least`, and the periods in order of time.
 
-    `numbers` are the values at the times, for mean and maximum of each period. Periods without rows are omitted.
+    `times` are in s; NaN is ignored. `numbers` are the values at the times, for mean and maximum of each period;
+    without them, both are None. Periods without rows are omitted. Return 0 and an empty list without times.
     """
     known = ~np.isnan(times)
     if not known.any():
@@ -369,7 +396,10 @@ class _Subjects:
         self._rows: dict[tuple[tuple[str, ...], bool], list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Add the times and values of a piece of the collection, by subject and warm-up."""
+        """Add the times and values of a piece of the collection, by subject and warm-up.
+
+        All its rows must match the question.
+        """
         keys = [*self._names, *(["segment"] if "segment" in table.column_names else [])]
         times = _floats(table[self._question.time]) if self._question.time else np.full(table.num_rows, np.nan)
         values = _floats(table[self._question.field])
@@ -389,9 +419,10 @@ class _Subjects:
         return units.pop() if len(units) == 1 else ""
 
     def series(self, width: float) -> tuple[list[Series], list[str]]:
-        """Return the series of the first subjects, and notes on the others. `width` is the length of a period, s.
+        """Return the series of the first eight subjects, and notes on the others. `width` is the length of a period, s.
 
-        None are drawn for several metrics of telemetry, which have different units.
+        A subject has one series for its warm-up and one for other rows. None are drawn for several metrics of
+        telemetry, which have different units.
         """
         subjects = list(dict.fromkeys(subject for subject, _ in self._rows))
         if self._question.collection == TELEMETRY and len({metric for _, metric in subjects}) > 1:
@@ -414,9 +445,10 @@ class _Subjects:
 
 
 def _points(times: np.ndarray, values: np.ndarray, width: float) -> list[tuple[float, float | None, float | None]]:
-    """Return mean time, mean and maximum of each period of `width` s. Empty without times.
+    """Return (mean time, mean, maximum) of each period of `width` s, in order of time.
 
-    A point with None as mean and maximum marks missing periods.
+    `times` are in s, NaN if unknown; `values` must not be NaN. A point with None as mean and maximum marks missing
+    periods. Return an empty list without times, or with a width of 0.
     """
     timed = ~np.isnan(times)
     if not timed.any() or not width:
@@ -439,7 +471,7 @@ _GAP = 1.9
 
 
 def _statistics(numbers: np.ndarray) -> dict[str, float | None]:
-    """Return count, min, mean, max and sum, without NaN; the others are None if the count is 0."""
+    """Return count, min, mean, max and sum of the numbers but NaN; all others are None if the count is 0."""
     numbers = numbers[~np.isnan(numbers)]
     if not numbers.size:
         return {"count": 0, "min": None, "mean": None, "max": None, "sum": None}

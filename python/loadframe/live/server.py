@@ -57,7 +57,10 @@ class Site(Protocol):
 
     @property
     def only_loopback(self) -> bool:
-        """Whether Host headers with other addresses than this machine's loopback are refused."""
+        """Whether only this machine may see the page.
+
+        If so, the server listens only at a loopback address, and refuses Host headers with other addresses.
+        """
 
     @property
     def page(self) -> Page:
@@ -70,7 +73,7 @@ class Site(Protocol):
 def page_of(name: str, scripts: Sequence[str]) -> Page:
     """Return the HTML page of the file `name` in the folder `parts`, and its Content-Security-Policy.
 
-    The common style and the files `scripts` are inserted into the page.
+    The common style and the files `scripts`, in this order, are inserted into the page.
     """
     style, script = _part("page.css"), "".join(map(_part, scripts))
     content = _part(name).replace("{style}", style).replace("{script}", script).encode()
@@ -109,11 +112,14 @@ class LiveSite:
         return _LIVE
 
     def answer(self, path: str) -> Answer | None:
-        """Return the stream of records, or None if the path is unknown."""
+        """Return the stream of records for the path `events`. Return None for any other path."""
         return Answer("text/event-stream", self._stream()) if path == "events" else None
 
     def _stream(self) -> Iterator[bytes]:
-        """Yield events with new records until the last one; a comment every 5 s without records."""
+        """Yield server-sent events: first all kept records, then new ones until the relay is left.
+
+        Each waits for records up to 5 s; without any, it is a comment.
+        """
         number, relay = 0, self._relay
         while True:
             # Check before taking records, so that the last records are sent.
@@ -149,7 +155,10 @@ class Server:
     """HTTP server of a site, active while it is entered. BadInput if it cannot or may not listen at the address."""
 
     def __init__(self, host: str, port: int, site: Site) -> None:
-        """Listen at the address; answers begin once entered. BadInput if that fails, or the site requires loopback."""
+        """Listen at the address, port 0 at a free port; answers begin once entered.
+
+        BadInput if that fails, or if the site requires a loopback address and `host` is none.
+        """
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             if site.only_loopback and not ipaddress.ip_address(address[0]).is_loopback:
@@ -181,7 +190,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the server, after browsers have received the last records."""
+        """Stop the server, and wait until answers in progress have ended, such as the last records for browsers."""
         self._http.shutdown()
         # Waits until browsers have received the last records, up to the timeout.
         self._http.server_close()
@@ -232,7 +241,7 @@ class _Http(HttpServer):
     def is_ours(self, host: str | None) -> bool:
         """Return whether a Host header is permitted: `localhost`, an IP address, this machine's or the configured name.
 
-        With `only_loopback`, only `localhost` and loopback addresses.
+        With `only_loopback`, only `localhost` and loopback addresses. False for None and for malformed headers.
         """
         parts = _HOST.fullmatch((host or "").strip().lower())
         if parts is None:
@@ -250,7 +259,10 @@ class _Http(HttpServer):
         return address.is_loopback or not only_loopback
 
     def inside(self, path: str) -> str | None:
-        """Return the path after the token; None if the token is missing or wrong."""
+        """Return the part of a request's path after `/TOKEN/`; None if the token is missing or wrong.
+
+        Return an empty text for the page itself.
+        """
         _, _, rest = path.partition("/")
         token, _, inside = rest.partition("/")
         return inside if hmac.compare_digest(token.encode(), self.token.encode()) else None
@@ -284,7 +296,10 @@ class _Handler(HttpHandler):
         self.wfile.write(f"{text}\n".encode())
 
     def _begin(self, status: HTTPStatus, kind: str, more: dict[str, str] | None = None) -> None:
-        """Send a status and headers; `more` are further headers."""
+        """Send a status and headers, with the media type `kind`; `more` are further headers.
+
+        The connection closes afterwards.
+        """
         self.send_response(status)
         headers = {
             "Content-Type": kind,

@@ -117,7 +117,10 @@ class Calibration:
         return path
 
     def ceiling(self, driver: str) -> float | None:
-        """Return the maximum requests per second of one worker of this driver, or None without a reliable figure."""
+        """Return the most requests of this driver per second of CPU time of one worker.
+
+        None for an unknown driver, and for a calibration with a `doubt`.
+        """
         ceiling = self.drivers.get(driver)
         return ceiling.requests if ceiling and self.doubt is None else None
 
@@ -140,7 +143,10 @@ def _machine() -> dict[str, Any]:
 
 
 def _path(cache: Path, machine: Mapping[str, Any]) -> Path:
-    """Return the path of a machine's calibration in the cache folder, named by a hash of its properties."""
+    """Return the path of a machine's calibration in the cache folder, which may not exist.
+
+    A hash of the properties `machine` is its name.
+    """
     key = hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
     return cache / "calibration" / f"{key}.json"
 
@@ -257,7 +263,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
 
 
 def _lateness(rate: float, measured: _WorkerFigures) -> Lateness:
-    """Return the lateness at an offered rate, 1/s, from the worker's figures."""
+    """Return the lateness at an offered rate, 1/s, from the worker's figures, in s, with the achieved share."""
     achieved = measured.requests / measured.seconds / rate
     return Lateness(rate, measured.lateness_p50, measured.lateness_p99, achieved)
 
@@ -299,7 +305,7 @@ def _plan(
 def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
     """Read the worker's figures in the `duration` s after `warmup` s, from the folder `records` of a phase.
 
-    LoadframeError if a request failed.
+    Requests and documents are at least 1. LoadframeError if a request failed.
     """
     outcome = json.loads((records / "outcome.json").read_text())
     (operation,) = outcome["operations"]

@@ -31,8 +31,8 @@ class Nearest:
     def measure(cls, hosts: Sequence[str], ranks: Sequence[Rank], clients: int, threads: int) -> Self:
         """Measure the round trips from the ranks (or from this process) and assign `clients` clients to hosts.
 
-        Blocks until all ranks have measured. `threads` is the number of workers of each rank. RankLost if a rank does
-        not answer.
+        Blocks until all ranks have measured. `hosts` are `host:port`s. `threads` is the number of workers of each rank.
+        RankLost if a rank does not answer.
         """
         hub = present()
         if hub is not None and ranks:
@@ -74,21 +74,25 @@ class Nearest:
         return cls.of(numbers, hosts, recorded["round_trips"], recorded["clients"])
 
     def homes(self, threads: int) -> list[int]:
-        """Return each client's host, as an index into `hosts`. Client c belongs to worker c mod (ranks x threads)."""
+        """Return each client's host, as an index into `hosts`, in the order of clients.
+
+        Client c belongs to worker c mod (ranks x `threads`), so `threads` must be that of `measure`.
+        """
         left = [[host for host, count in enumerate(row) for _ in range(count)] for row in self.clients]
         return [left[rank].pop(0) for rank in ranks_of(sum(map(len, left)), len(self.ranks), threads)]
 
     def cost(self, clients: Sequence[Sequence[int]] | None = None) -> float:
-        """Return the mean round trip of a client, s, for this or the given assignment.
+        """Return the mean round trip of a client, s, for this or the given assignment; 0 without clients.
 
-        Clients of unreachable nodes are left out: they have no round trip.
+        `clients` has a row per rank and a column per host. Clients of unreachable nodes are left out: they have no
+        round trip.
         """
         reached = np.array([[trip is not None for trip in row] for row in self.round_trips])
         counts = np.where(reached, np.array(self.clients if clients is None else clients, float), 0.0)
         return float((counts * _costs(self.round_trips)).sum() / max(counts.sum(), 1))
 
     def describe(self, threads: int) -> dict[str, Any]:
-        """Return the assignment for a manifest, with its mean round trip and the one of round robin.
+        """Return the assignment for a manifest, with its mean round trip and the one of round robin, in s.
 
         `threads` is the number of workers of each rank.
         """
@@ -120,8 +124,9 @@ def seats(clients: int, ranks: int, threads: int) -> list[int]:
 def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]) -> list[list[int]]:
     """Return the number of clients by rank and host: even over hosts, with the least sum of round trips.
 
-    `round_trips` has a row for each rank, `clients` the number of clients of each rank. A transportation problem with
-    integer supplies and demands has an integer solution, which the simplex method finds.
+    `round_trips`, s, has a row for each rank, with None for an unreachable host. `clients` are the clients of each
+    rank. The numbers of two hosts differ by 1 at most. A transportation problem with integer supplies and demands has
+    an integer solution, which the simplex method finds.
     """
     from scipy.optimize import linprog  # slow to import, and few commands need it
     from scipy.sparse import coo_array

@@ -57,7 +57,7 @@ class Generator:
     kernel_timestamps: bool = False
 
     def members(self) -> Sequence[Rank]:
-        """Return the ranks that generate load; empty for a single process.
+        """Return the ranks that generate load; empty if one process does.
 
         BadInput if fewer ranks were started than required, or if spinning ranks of a machine share cores.
         """
@@ -88,7 +88,10 @@ class Generator:
             )
 
     def require_own_cores(self, *, shared: bool) -> None:
-        """Raise BadInput if this generator spins on cores that are `shared` with the nodes, or under a CPU quota."""
+        """Raise BadInput if this generator spins on cores that are `shared` with the nodes, or under a CPU quota.
+
+        A quota of one core more than its threads suffices. Do nothing unless it spins.
+        """
         if not self.spin:
             return
         if shared:
@@ -105,12 +108,15 @@ class Generator:
             )
 
     def target(self) -> dict[str, Any]:
-        """Return the generator's part of the target in the engine's plan: `spread`, and `connections` if limited."""
+        """Return the generator's part of the target in the engine's plan: `spread`, and `connections` if limited.
+
+        The engine gets `fixed` for `nearest`.
+        """
         limit = {} if self.connections is None else {"connections": self.connections}
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
     def tracing(self) -> dict[str, Any]:
-        """Return the key `trace` of the engine's plan of one phase, with a new random id; empty if off."""
+        """Return the key `trace` of the engine's plan of one phase, with a new random id at each call; empty if off."""
         return {} if self.trace is None else {"trace": {"share": self.trace, "run": secrets.randbits(63)}}
 
     def timestamping(self) -> dict[str, Any]:
@@ -146,7 +152,7 @@ class Generator:
 
 
 def _require_separate_cores(ranks: Sequence[Rank]) -> None:
-    """Raise BadInput if two ranks of one machine may use the same core."""
+    """Raise BadInput if two ranks of one machine (same boot id) may use the same core."""
     for machine in {rank.boot for rank in ranks}:
         used = [core for rank in ranks if rank.boot == machine for core in rank.cores]
         if len(used) > len(set(used)):
@@ -252,7 +258,7 @@ class PhaseFailed(GeneratorFailed):
     """The generator failed during a phase. `outcome` covers the time until the failure."""
 
     def __init__(self, what: str, outcome: Outcome) -> None:
-        """Take the error's text, and the outcome so far."""
+        """Take the error's text, which follows `the generator failed: `, and the outcome so far."""
         super().__init__(f"the generator failed: {what}", remedy="the load differed from the plan; run it again")
         self.outcome = outcome
 
@@ -361,7 +367,7 @@ def _reader(measures: "_engine.Measures") -> ReadMeasures:
 
 
 def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:
-    """Apply a decision on the window, if any; return None, or the error if it came too late.
+    """Apply a decision on the window, if any; return None, or the error text if it came too late.
 
     A process that was stopped for some seconds decides too late.
     """
@@ -393,7 +399,7 @@ def _start(
 
 
 def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
-    """Send the load to these hosts from now on; LoadframeError if the engine refuses them."""
+    """Send the load to these hosts (`host:port`) from now on; LoadframeError if the engine refuses them."""
     try:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:
@@ -411,7 +417,7 @@ def _outcome(handle: _engine.Handle | PhaseOfRanks) -> Outcome:
 
 
 def _unrecorded(why: str) -> GeneratorFailed:
-    """Return the error for an engine that could not start or record, with its reason."""
+    """Return, not raise, the error for an engine that could not start or record, with its reason."""
     return GeneratorFailed(
         f"the generator failed: {why}",
         remedy="check free disk space and the limit of processes",
@@ -419,15 +425,18 @@ def _unrecorded(why: str) -> GeneratorFailed:
 
 
 def validate_plan(plan: Mapping[str, Any]) -> None:
-    """Raise BadInput if the engine would refuse the plan, for example for a malformed corpus or operation."""
+    """Raise BadInput if the engine would refuse the plan, for example for a malformed corpus or operation.
+
+    Runs no load, but lets the driver verify the target. Other errors as `_ask`.
+    """
     _ask(plan, _engine.validate)
 
 
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send each operation of a plan once; return the request, answer and judgement of each, in the plan's order.
 
-    Secrets in requests and in answers are masked: those with a telling name, and the credentials of the target.
-    Errors as `_ask`.
+    An operation that ingests events is only rendered; one that lacks a captured value is not sent. Secrets in requests
+    and in answers are masked: those with a telling name, and the credentials of the target. Errors as `_ask`.
     """
     answers = _ask(plan, _engine.check)
     # Read after the answers, because a file of credentials can change meanwhile.
@@ -499,7 +508,7 @@ def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def preview_lines(plan: Mapping[str, Any], source: str, lines: Sequence[bytes]) -> list[tuple[str, str]]:
-    """Read lines as a source of a plan does, and store nothing.
+    """Read lines as the source of that name in a plan does, and store nothing; errors as `_ask`.
 
     Return the outcome of each line (`event`, `dropped` or `dead letter`), and the transformed line or the reason.
     """

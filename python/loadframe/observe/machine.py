@@ -67,7 +67,10 @@ class CgroupSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield each node's memory (bytes), and throttling and pressure as rates, or a gap for unreadable groups."""
+        """Yield each node's memory (bytes), throttling and pressure, or a gap for unreadable groups.
+
+        Throttled periods, throttled time and stalled time are per second since the previous sample of the group.
+        """
         for node, controllers in self._folders().items():
             source = f"node:{node}"
             try:
@@ -106,14 +109,14 @@ class OwnGroupSampler:
     waits = False
 
     def __init__(self, folders: Sequence[Path] | None = None):
-        """`folders` are the groups to sum, by default the groups of this process."""
+        """`folders` are the groups to sum, by default the groups of this process and all visible ones above."""
         self._folders = own_groups() if folders is None else folders
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield throttled periods and time per second, summed over all groups; a gap if a group cannot be read.
+        """Yield throttled periods and throttled time (s), both per second, summed over all groups.
 
-        The first sample yields nothing.
+        One gap instead if a group cannot be read. The first sample yields nothing.
         """
         sums: dict[str, float] = {}
         for folder in self._folders:
@@ -149,7 +152,12 @@ class HostSampler:
         self._cpu: tuple[float, float, float] | None = None
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield CPU shares, load, memory, and rates of pressure, networks and disks; without those the kernel lacks."""
+        """Yield CPU shares, load, memory, and rates of pressure, networks and disks; without those the kernel lacks.
+
+        Shares are 0 to 1, memory in bytes, networks and disks in bytes/s, pressure in stalled s per s. Shares of CPU
+        time and rates cover the time since the previous sample, and need two. Interfaces of nodes, and those without
+        traffic, are left out.
+        """
         yield from self._processors()
         yield Sample(_MACHINE_SOURCE, "load.1m", float((self._proc / "loadavg").read_text().split()[0]))
         yield Sample(_MACHINE_SOURCE, "memory.available", self._available())
@@ -160,7 +168,7 @@ class HostSampler:
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
-        """Yield the shares of busy and stolen CPU time since the last call; nothing at the first."""
+        """Yield the shares, 0 to 1, of busy and stolen time of all CPUs since the last call; nothing at the first."""
         with (self._proc / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
@@ -185,7 +193,10 @@ class HostSampler:
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
-        """Return the bytes read and written by all disks, without partitions and devices on other disks."""
+        """Return the total bytes read and written by all disks since boot, by metric.
+
+        Partitions and devices on other disks are left out; see `_is_disk`.
+        """
         totals = {"disk.read": 0.0, "disk.written": 0.0}
         for line in (self._proc / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
@@ -195,9 +206,9 @@ class HostSampler:
         return totals
 
     def _is_disk(self, name: str) -> bool:
-        """Return whether a block device is a disk: no partition, and no device whose bytes other disks count.
+        """Return whether a block device is a disk: neither a partition nor a device with bytes that other disks count.
 
-        These are logical volumes, encrypted and RAID devices, which have `slaves`, and loop devices.
+        The latter are logical volumes, encrypted and RAID devices, which have `slaves`, and loop devices.
         """
         device = self._blocks / name.replace("/", "!")
         try:
@@ -229,7 +240,7 @@ class HostSampler:
         return False
 
     def _speed(self, interface: str) -> float | None:
-        """Return the speed in bytes per second and direction, or None for virtual interfaces (no speed, or -1)."""
+        """Return the speed in bytes/s and direction, or None for virtual interfaces (no speed, or -1)."""
         try:
             megabits = int((self._interfaces / interface / "speed").read_text())
         except (OSError, ValueError):
@@ -240,7 +251,7 @@ class HostSampler:
 def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
     """Return the total bytes over all interfaces by metric, with loopback apart from the others.
 
-    `interfaces` are name -> total (received, sent) bytes.
+    `interfaces` are name -> total (received, sent) bytes. Without loopback, its metric is missing.
     """
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
@@ -277,7 +288,10 @@ class _Watch:
         )
 
     def look(self, wanted: SampleTargets) -> list[Sample | Gap]:
-        """Return the samples and gaps of the processes and groups in `wanted`, and of this machine."""
+        """Return the samples and gaps of the processes and groups in `wanted`, and of this machine.
+
+        Rates cover the time since the last call, by the monotonic clock.
+        """
         self._wanted, now = wanted, time.monotonic()
         samplers = (self._processes[wanted.families], *self._rest)
         return [seen for sampler in samplers for seen in sampler.sample(now)]

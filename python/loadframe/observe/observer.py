@@ -85,7 +85,7 @@ class Rates:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))
 
     def forget(self, source: str) -> None:
-        """Forget the counters of `source`, because another object gets its name."""
+        """Forget the counters of `source`, because another object gets its name. Does nothing for an unknown source."""
         self._last.pop(source, None)
 
 
@@ -106,7 +106,11 @@ class Observer:
         writer: "RunWriter",
         machine_of: Callable[[str], str | None] = lambda _: platform.node(),
     ):
-        """`machine_of` returns the machine of a source, or None for a source without a single machine."""
+        """Create a thread for each sampler that waits for answers, and one for all others; entering starts them.
+
+        `writer` receives samples and events. `machine_of` returns the machine of a source, or None for a source without
+        a single machine.
+        """
         self._writer = writer
         self._machine_of = machine_of
         self._lock = threading.Lock()
@@ -161,7 +165,8 @@ class Observer:
     def _write(self, name: str, now: float, seen: Sequence[Sample | Gap], gaps: set[str]) -> set[str]:
         """Write a sampler's results at `now`, and events where gaps begin or end; return the sources with gaps.
 
-        `gaps` are the sources with gaps in the previous sample.
+        `gaps` are the sources with gaps in the previous sample. After the observer is left, writes nothing and returns
+        `gaps`.
         """
         causes = {look.source: look.cause for look in seen if isinstance(look, Gap)}
         with self._lock:
@@ -179,7 +184,10 @@ class Observer:
 
 
 def _title(samplers: Sequence[Sampler]) -> str:
-    """Return the name for the thread of these samplers: of the one that waits for answers, or `system`."""
+    """Return the name for the thread of these samplers: the name of the one that waits for answers, or `system`.
+
+    `samplers` must not be empty.
+    """
     return samplers[0].name if samplers[0].waits else "system"
 
 
@@ -200,7 +208,10 @@ class Live:
     _rates: Rates = field(default_factory=Rates)
 
     def look(self, now: float) -> Look:
-        """Run all samplers and return their results, with rates; `now` is the time on the caller's clock, s."""
+        """Run all samplers and return their results, with rates; `now` is the time on the caller's clock, s.
+
+        A rate covers the time since the last call, so the first call yields none.
+        """
         figures: dict[str, dict[str, float]] = {}
         gaps = {}
         for sampler in self.samplers:

@@ -88,8 +88,8 @@ class ProcessSampler:
 def _figures(pid: int, stat: list[str], *, ended: bool) -> dict[str, float]:
     """Return the levels and counters of a process by metric; `stat` are its fields of /proc/PID/stat.
 
-    `ended`: CPU times include those of ended children, such as closed connections of PostgreSQL, that the process has
-    waited for. The bytes of storage always include theirs.
+    Memory and storage are in bytes, CPU times in s. `ended`: CPU times include those of ended children, such as closed
+    connections of PostgreSQL, that the process has waited for. The bytes of storage always include theirs.
     """
     # Times of the process in user and kernel mode, then those of its ended children.
     user, system, user_ended, system_ended = (int(ticks) / _TICKS for ticks in stat[11:15])
@@ -111,7 +111,7 @@ def _shared(pid: int) -> int:
 
 
 def _children() -> dict[int, list[int]]:
-    """Return process id -> ids of its children, for all processes of this machine."""
+    """Return process id -> ids of its children, for all processes that this one can see."""
     return _by_parent((pid, stat) for pid, (_, stat) in _all_processes())
 
 
@@ -152,7 +152,7 @@ def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:
 
 
 def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
-    """Yield the ids of all descendants of a process; `children` maps parents to children."""
+    """Yield the ids of all descendants of a process, parents first; `children` maps parents to children."""
     for child in children.get(pid, ()):
         yield child
         yield from _descendants(child, children)
@@ -210,9 +210,10 @@ class ProgramSampler:
         self._due, self._pause = -math.inf, 1.0
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield shares of all cores, 0 to 1, of all programs that Loadframe did not start, and of the busiest ones.
+        """Yield the use of all cores (share, 0 to 1) by programs that Loadframe did not start: in total, and by name.
 
-        They cover the time since the previous sample, so the first sample yields nothing.
+        By name only the busiest, at most 5 with 0.01 or more each. They cover the time since the previous sample, so
+        the first sample yields nothing. Nothing without nodes.
         """
         nodes = [*self._pids().values()]
         if not nodes:
@@ -301,7 +302,7 @@ class ProgramSampler:
     def _keep(self, pid: int, program: _Program, before: _Program) -> None:
         """Store a program and its CPU use in cores since the sample `before` of the same process.
 
-        CPU time of ended children that was already counted for them is subtracted.
+        Its `cores` are set. CPU time of ended children that was already counted for them is subtracted.
         """
         waited = max(program.waited - before.waited, 0.0)
         known = min(waited, self._inherited.get(pid, 0.0))
@@ -345,7 +346,7 @@ def _cpu_seconds(stat: Sequence[str]) -> float:
 
 
 def _network(pid: int) -> dict[str, float]:
-    """Return the bytes received and sent in a process's network namespace, without loopback.
+    """Return the total bytes received and sent in a process's network namespace, without loopback, by metric.
 
     From /proc/PID/net/dev, proc(5). Empty for this process's own namespace, and for one that cannot be read.
     """
@@ -365,7 +366,7 @@ def _network(pid: int) -> dict[str, float]:
 
 
 def _storage(pid: int) -> dict[str, float]:
-    """Return the bytes that a process has read from and written to storage, by metric; empty if unreadable."""
+    """Return the total bytes that a process has read from and written to storage, by metric; empty if unreadable."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -473,10 +474,10 @@ def published_by(pid: int) -> Path | None:
 
 
 def seconds_stopped(content: bytes) -> float | None:
-    """Return the total garbage-collection time in the bytes of an hsperfdata file, s.
+    """Return the time of garbage collection since the JVM's start, summed over its collectors, s.
 
-    None if the magic number or the clock's frequency is missing; struct.error or ValueError if the content is
-    malformed.
+    `content` is that of an hsperfdata file. None if the magic number or the clock's frequency is missing; struct.error
+    or ValueError if the content is malformed.
     """
     magic, *_, offset, entries = _PROLOGUE.unpack_from(content)
     if magic != _MAGIC:

@@ -32,7 +32,10 @@ class Place:
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Return rank, number of ranks and launcher of this process, or None if it was started alone."""
+    """Return rank, number of ranks and launcher of this process, from the launcher's variables in `environment`.
+
+    Return None without such variables, or if they name a single rank. Slurm's rank counts only in a job step.
+    """
     for rank, size, launcher in _RANKS:
         if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():
             # Batch scripts also have SLURM_PROCID, but are not in a job step.
@@ -44,7 +47,10 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
 
 
 def forget(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove the variables of ranks, so that child processes do not take themselves for ranks."""
+    """Delete launchers' variables (prefixes OMPI_, PMIX_, PMI_, PRTE_, OPAL_) and `STARTER` from `environment`.
+
+    Child processes then do not take themselves for ranks. Slurm's variables stay.
+    """
     for name in [name for name in environment if name.startswith(_MARKS)]:
         del environment[name]
     environment.pop(STARTER, None)

@@ -34,8 +34,8 @@ class Children:
     def hear(self, _source: int, header: Header, payload: bytes) -> None:
         """Handle a message of rank 0: start a program, pass input to it, or close its input.
 
-        The header has the program's `number`, the action `what`, and the `command` to start. If the program cannot
-        start, rank 0 gets the exit status 127. Messages for an ended program are ignored.
+        The header has the program's `number`, the action `what` (`start`, `input` or `end`), and the `command` to
+        start. If the program cannot start, rank 0 gets the exit status 127. Messages for an ended program are ignored.
         """
         number, action = header["number"], header["what"]
         if action == "start":
@@ -48,7 +48,11 @@ class Children:
             child.input.put(payload if action == "input" else None)
 
     def tick(self) -> None:
-        """Send new output, and the exit of programs, to rank 0."""
+        """Send new output, and the exit of programs, to rank 0.
+
+        After the end of a program's output, waits for its exit without a time limit. The exit message has the status
+        and the last 20 lines of standard error.
+        """
         for number, child in list(self._running.items()):
             while not child.output.empty():
                 piece = child.output.get()
@@ -62,7 +66,7 @@ class Children:
                 break
 
     def end(self) -> None:
-        """Close the input of all programs and wait for their exit, 30 s at most each."""
+        """Close the input of all programs, then wait up to 30 s for each to exit. Does not kill them."""
         for child in self._running.values():
             child.input.put(None)
         for child in self._running.values():
@@ -85,7 +89,10 @@ class _Child:
             threading.Thread(target=work, name="rank-child", daemon=True).start()
 
     def _write(self) -> None:
-        """Write queued input to the program; close its standard input when None is taken from the queue."""
+        """Write queued input to the program until None is taken from the queue, then close its standard input.
+
+        Ends without an error if the program has closed its input.
+        """
         assert self.process.stdin
         with contextlib.suppress(OSError), self.process.stdin:
             while (piece := self.input.get()) is not None:
@@ -94,14 +101,14 @@ class _Child:
                     self.process.stdin.flush()
 
     def _read(self) -> None:
-        """Queue the program's standard output, then an empty piece at its end."""
+        """Queue the program's standard output in pieces of up to 64 KiB, then an empty piece at its end."""
         assert self.process.stdout
         while piece := self.process.stdout.read1(_PIECE):  # type: ignore[attr-defined]
             self.output.put(piece)
         self.output.put(b"")
 
     def _listen(self) -> None:
-        """Keep the last lines of the program's standard error."""
+        """Keep the last 20 lines of the program's standard error as text in `words`, until its end."""
         assert self.process.stderr
         for line in self.process.stderr:
             self.words.append(line.decode(errors="replace").strip())
@@ -111,7 +118,10 @@ class ChildOfRank:
     """Handle of rank 0 for a program on another rank. Thread-safe."""
 
     def __init__(self, send_message: Callable[[Header, bytes], None], number: int, command: list[str]) -> None:
-        """Start `command` on a rank by a message; `number` identifies the program in all its messages."""
+        """Start `command` on a rank by a message, without waiting for the start.
+
+        `send_message` sends to that rank; `number` identifies the program in all its messages.
+        """
         self._send = send_message
         self._number = number
         self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -127,7 +137,7 @@ class ChildOfRank:
         self._send(self._header("input"), data)
 
     def receive(self) -> bytes:
-        """Wait for output of the program and return it; empty at its end."""
+        """Wait for output of the program and return it; return empty bytes at its end."""
         return b"" if self._over.is_set() and self._arrived.empty() else self._arrived.get()
 
     def hang_up(self) -> None:
@@ -145,7 +155,7 @@ class ChildOfRank:
         return self._status
 
     def words(self) -> str:
-        """Return the program's last error output; empty until it has ended."""
+        """Return the program's last error output, or the reason if its rank was lost; empty until it has ended."""
         return self._words
 
     def hear(self, header: Header, payload: bytes) -> None:
@@ -156,7 +166,11 @@ class ChildOfRank:
             self.lose(header["status"], header["words"])
 
     def lose(self, status: int | None, words: str) -> None:
-        """Mark the program as ended, with its exit status (None if its rank was lost) and its last error output."""
+        """Mark the program as ended, and wake waiting calls.
+
+        `status` is its exit status, or None if its rank was lost; `words` is its last error output, or the reason of
+        the loss.
+        """
         self._status, self._words = status, words
         self._over.set()
         self._arrived.put(b"")

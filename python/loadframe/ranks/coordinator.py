@@ -68,7 +68,7 @@ class _RootRouter(MessageRouter):
         self.programs[header["number"]].hear(header, payload)
 
     def introduced(self, introductions: list[Header]) -> None:
-        """Provide the introductions of all ranks to `Coordinator.ranks`."""
+        """Provide the introductions of all ranks to `Coordinator.ranks`, which waits for them."""
         self._all_here.set_result(introductions)
 
     @property
@@ -81,10 +81,13 @@ class _RootRouter(MessageRouter):
 
 
 class Coordinator:
-    """Coordinator of all ranks, for rank 0. As a context manager, it ends the other ranks on exit."""
+    """Coordinator of all ranks, for rank 0. As a context manager, it ends the other ranks on exit.
+
+    Before that, it closes the input of programs on other ranks, and waits up to 30 s for each.
+    """
 
     def __init__(self, size: int, line: MpiProxy) -> None:
-        """Prepare; `__enter__` starts the thread. `line` leads to the process that runs MPI."""
+        """Prepare for `size` ranks; `__enter__` starts the thread. `line` leads to the process that runs MPI."""
         self.size = size
         self._line = line
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -121,9 +124,10 @@ class Coordinator:
             program.lose(None, "the ranks have ended")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """Wait for all ranks and return them.
+        """Wait up to 120 s for all ranks, and return them in rank order.
 
-        BadInput if their versions differ; RankLost if some do not connect in time.
+        BadInput if MPI cannot start, or if versions or engine builds differ; RankLost if ranks are lost or do not
+        connect in time; KeyboardInterrupt if an interrupt is pending.
         """
         until = time.monotonic() + _COMING
         while not self._all_here.done() and time.monotonic() < until and not self.broken:
@@ -143,7 +147,11 @@ class Coordinator:
         )
 
     def choose(self, number: int | None) -> tuple[Rank, ...]:
-        """Return `number` ranks, evenly from all machines, or all if None; BadInput if there are fewer."""
+        """Return `number` ranks in rank order, taken from the machines in turn, or all ranks if `number` is None.
+
+        Excludes the machines of `spare`. BadInput if fewer ranks remain. Waits for all ranks first, with the errors of
+        `ranks`.
+        """
         ranks = tuple(rank for rank in self.ranks() if rank.machine not in self._spared)
         if number is None:
             return ranks
@@ -160,7 +168,7 @@ class Coordinator:
     def spare(self, machines: Collection[str]) -> None:
         """Exclude the ranks on these machines from load generation, because nodes run there.
 
-        Rank 0 must not be among them.
+        Replaces the machines of an earlier call. The machine of rank 0 must not be among them; this is not checked.
         """
         self._spared = frozenset(machines)
 
@@ -193,9 +201,10 @@ class Coordinator:
         return program
 
     def ask(self, question: str, about: Any) -> dict[int, Any]:
-        """Ask all ranks one of the questions in `rank_process.QUESTIONS`, and wait; return the answers by rank.
+        """Ask all ranks a question of `rank_process.QUESTIONS`, wait up to 120 s, and return the answers by rank.
 
-        `about` is the question's argument, as JSON values. RankLost if a rank does not answer in time.
+        `about` is the question's argument, as JSON values. The answer of a rank on which the question failed is None.
+        RankLost if ranks are lost or do not answer in time; KeyboardInterrupt if an interrupt is pending.
         """
         self.require_whole()
         header = {"kind": "ask", "number": next(self._numbers), "question": question}
@@ -213,10 +222,11 @@ class Coordinator:
     def phase(
         self, plan: Mapping[str, Any], folder: Path, ranks: Sequence[Rank], cores: Collection[int] | None
     ) -> PhaseOfRanks:
-        """Start a phase on these ranks, the first of which must be rank 0, and return its handle.
+        """Start a phase on these ranks and return its handle. The first must be rank 0.
 
-        `cores` are the load's cores on the machine of rank 0. Raises the engine's errors, with the rank in the message;
-        BadInput if a rank cannot reach a node or clocks cannot be compared; RankLost.
+        `plan` is the engine's plan, `folder` the phase's folder, and `cores` the load's cores on the machine of rank 0
+        (None or empty: all). Waits until all ranks are prepared. Raises the engine's errors, with the rank in the
+        message; BadInput if a rank cannot reach a node or clocks cannot be compared; RankLost.
         """
         self.require_whole()
         order = {
@@ -231,7 +241,10 @@ class Coordinator:
         return PhaseOfRanks(top, self._post)
 
     def _begin(self, order: Header, plan: dict[str, Any], folder: Path) -> RootParticipant:
-        """Start a phase on its ranks and return rank 0's part, which removes itself from the router when done."""
+        """Start a phase on its ranks and return rank 0's part, which removes itself from the router when done.
+
+        Runs in the coordinator's thread, and does not wait.
+        """
         top = RootParticipant(self._station.world, order, plan, folder)
         self._station.phases[top.id] = top
         top.done.add_done_callback(lambda _: self._station.phases.pop(top.id, None))
@@ -239,13 +252,13 @@ class Coordinator:
         return top
 
     def _call(self, work: Callable[[], T]) -> T:
-        """Call a function in the coordinator's thread and return its result."""
+        """Call a function in the coordinator's thread, wait, and return its result or raise its exception."""
         answer: Future[T] = Future()
         self._post(lambda: interrupts.fulfil(answer, work))
         return answer.result()
 
     def _post(self, work: Callable[[], None]) -> None:
-        """Queue a function for the coordinator's thread, and wake the thread."""
+        """Queue a function for the coordinator's thread and wake the thread, without waiting."""
         self._work.put(work)
         self._ring()
 
@@ -297,7 +310,8 @@ class Coordinator:
     def _job_over(self) -> None:
         """Set `broken` to the reason why the launcher ends the ranks; abandon all phases and programs.
 
-        If the ranks were told to end, or the launcher was killed, also interrupt this process with SIGTERM.
+        Waits up to 0.7 s for farewells of ranks. If the ranks were told to end, or the launcher was killed, also
+        interrupts this process with SIGTERM.
         """
         introductions = self._all_here.result() if self._all_here.done() else []
         # After a rank dies, the launcher ends the others with a short delay.
@@ -358,7 +372,10 @@ def present() -> Coordinator | None:
 
 
 def evenly(ranks: Sequence[Rank], number: int) -> tuple[Rank, ...]:
-    """Return `number` ranks in rank order, chosen from the machines in turn, rank 0 first."""
+    """Return `number` ranks in rank order, chosen from the machines in turn, rank 0 first; all if there are fewer.
+
+    `ranks` must be in rank order.
+    """
     turns: dict[str, int] = {}
     placed = []
     for rank in ranks:

@@ -34,7 +34,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextlib.contextmanager
 def workspace() -> Iterator[tuple[Path, int]]:
-    """Create a locked folder; yield it and the descriptor of the lock. Remove the folder on exit."""
+    """Create a folder with a shared lock; yield the folder and the lock's descriptor. Remove the folder on exit."""
     held = None
     while held is None:
         path = Path(tempfile.mkdtemp(prefix=f"{_prefix()}{secrets.token_hex(4)}-", dir=_base()))
@@ -48,7 +48,10 @@ def workspace() -> Iterator[tuple[Path, int]]:
 
 
 def hold(path: Path) -> int | None:
-    """Lock a workspace while the returned descriptor is open, or None if the folder is missing or another user's."""
+    """Return a descriptor that holds a shared lock on a workspace while it is open, or None if that fails.
+
+    It fails if the folder is missing, belongs to another user, or is being removed. Never waits.
+    """
     try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -64,7 +67,7 @@ def hold(path: Path) -> int | None:
 
 
 def remove_abandoned() -> list[Path]:
-    """Remove this user's workspaces that no process holds, and return them."""
+    """Remove this user's workspaces that no process holds, and return their paths, sorted."""
     removed = []
     for path in sorted(_base().glob(f"{_prefix()}*")):
         held = hold(path)
@@ -93,7 +96,7 @@ def _prefix() -> str:
 
 
 def outlive_readers() -> None:
-    """Replace the standard streams, so that this process survives the end of their reader, such as mpirun."""
+    """Replace standard output and error, so that this process survives the end of their reader, such as mpirun."""
     sys.stdout, sys.stderr = outlet(sys.stdout), outlet(sys.stderr)
 
 
@@ -114,10 +117,10 @@ _PEER = struct.Struct("3i")
 
 
 def launch(number: int) -> int:
-    """Run this command again as `number` ranks, and return its exit status.
+    """Run this command again as `number` ranks with mpirun, wait for them, and return rank 0's exit status.
 
-    BadInput without MPI; GeneratorFailed if rank 0 is killed or does not start. Side effect: removes abandoned
-    workspaces.
+    BadInput without MPI; GeneratorFailed if rank 0 is killed or does not start; KeyboardInterrupt for a signal before
+    it connects. Side effect: removes abandoned workspaces.
     """
     mpirun = _mpirun()
     remove_abandoned()
@@ -162,9 +165,10 @@ def launch(number: int) -> int:
 
 
 def _forward(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[bool, int | None]:
-    """Pass the terminal and signals to rank 0.
+    """Pass the terminal and signals to rank 0 until it ends.
 
-    Returns whether rank 0 connected, and its exit status, or None if it sent none.
+    Returns whether rank 0 connected at `door`, and its exit status, or None if it sent none. `process` is mpirun. A
+    signal before the connection ends mpirun and raises KeyboardInterrupt.
     """
     pending: list[bytes] = []
     with _listening(lambda number: pending.append(_SIGNALS[signal.Signals(number)])) as ears:
@@ -188,7 +192,7 @@ def _forward(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[b
 
 
 def _received(line: socket.socket) -> bytes:
-    """Return the next message of a socket; empty if the other end has closed it."""
+    """Wait for the next message of a socket and return it, at most 16 bytes; empty if the other end is closed."""
     try:
         return line.recv(16)
     except ConnectionError:
@@ -215,13 +219,13 @@ def _accept(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int) 
 
 
 def _is_ours(line: socket.socket) -> bool:
-    """Whether the process at the other end belongs to the same user."""
+    """Return whether the process at the other end of a Unix socket belongs to this process's user."""
     _, uid, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return bool(uid == os.geteuid())
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop mpirun and its ranks. SIGTERM lets it clean up; SIGKILL follows after 5 s."""
+    """Stop mpirun's process group: SIGTERM lets it clean up; SIGKILL follows after 5 s. Do nothing if it has ended."""
     for number, patience in ((signal.SIGTERM, _STOPPING), (signal.SIGKILL, None)):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -231,7 +235,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def _listening(collect: Callable[[int], None]) -> Iterator[int]:
-    """Pass signals to `collect`; yield a descriptor that becomes readable when one arrives.
+    """Pass SIGINT, SIGTERM and SIGHUP to `collect`; yield a descriptor that becomes readable when one arrives.
 
     On exit, restores the previous handlers.
     """
@@ -255,8 +259,9 @@ def _listening(collect: Callable[[int], None]) -> Iterator[int]:
 def adopt(folder: Path) -> Callable[[int], None]:
     """Take over the terminal and the signals of the process that the user started; only for rank 0.
 
-    Returns a function that sends the exit status to it. If that process dies, this one is interrupted. PermissionError
-    if the socket belongs to another user.
+    `folder` is the workspace with that process's socket; its standard streams replace those of this process. Returns a
+    function that sends the exit status to it. If that process dies, this one gets SIGTERM. PermissionError if the
+    socket belongs to another user.
     """
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -270,7 +275,7 @@ def adopt(folder: Path) -> Callable[[int], None]:
         os.close(descriptor)
 
     def hear() -> None:
-        """Raise the signals that arrive on the socket in this process; SIGTERM at its end."""
+        """Raise the signals that arrive on the socket in this process; after its end, raise SIGTERM."""
         meaning = {sign: number for number, sign in _SIGNALS.items()}
         while sign := _received(line):
             os.kill(os.getpid(), meaning[sign])
@@ -298,7 +303,10 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _mpirun() -> list[str]:
-    """Return the mpirun command next to this Python, else the one in PATH. BadInput without mpi4py or mpirun."""
+    """Return the mpirun command and its options: mpirun next to this Python, else the one in PATH.
+
+    The options of Open MPI allow more ranks than cores. BadInput without mpi4py or mpirun.
+    """
     if importlib.util.find_spec("mpi4py") is None:
         raise BadInput("--ranks requires mpi4py, which is not installed", remedy="pip install 'loadframe[mpi]'")
     bundled = Path(sys.executable).parent / "mpirun"
@@ -317,13 +325,13 @@ def _mpirun() -> list[str]:
 
 
 def _command() -> list[str]:
-    """Return this command line, with the Python and the script or program of this process."""
+    """Return this command line: this Python, the script of this process or else `PROGRAM`, and its arguments."""
     script = Path(sys.argv[0])
     return [*([sys.executable, str(script)] if script.is_file() else PROGRAM), *sys.argv[1:]]
 
 
 def _print_notice(said: IO[bytes]) -> None:
-    """Print mpirun's messages about ranks that died."""
+    """Print mpirun's messages about ranks that died, from its output `said`, to standard error."""
     said.seek(0)
     for line in said.read().decode(errors="replace").splitlines():
         if "noticed" in line or "exited on" in line:
@@ -331,7 +339,10 @@ def _print_notice(said: IO[bytes]) -> None:
 
 
 def _killed(said: IO[bytes]) -> GeneratorFailed:
-    """Return the error for a rank 0 that ended without a status, with its parent process's message, if any."""
+    """Return the error for a rank 0 that ended without a status.
+
+    Its text is the message about rank 0 in mpirun's output `said`, or "rank 0 was killed".
+    """
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
     words = [line.removeprefix("loadframe: ") for line in lines if line.startswith("loadframe: rank 0 ")]
@@ -341,7 +352,10 @@ def _killed(said: IO[bytes]) -> GeneratorFailed:
 
 
 def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
-    """Return the error for an mpirun that exited with `status` before rank 0 connected, with its last output."""
+    """Return the error for an mpirun that exited with `status` before rank 0 connected.
+
+    It quotes the last eight lines of mpirun's output `said`.
+    """
     said.seek(0)
     lines = said.read().decode(errors="replace").strip().splitlines()
     words = "; ".join(line.strip() for line in lines[-8:] if line.strip("- "))
@@ -354,7 +368,8 @@ def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
 def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
     """Run as a rank and return the exit status: rank 0 runs the command, the others serve rank 0.
 
-    If rank 0 is killed, `rescue` is called with the folder of the current run; by default it is printed.
+    If the command raises an exception, rank 0 prints it and returns 1. If rank 0 is killed, `rescue` is called with the
+    folder of the current run; by default it is printed.
     """
     starter = os.environ.get(STARTER)
     if starter:

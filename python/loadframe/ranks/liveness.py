@@ -26,21 +26,27 @@ REFUSED = errno.errorcode[errno.ECONNREFUSED]
 
 
 def unreachable(hosts: Sequence[str]) -> dict[str, str]:
-    """Return each unreachable `host:port` with the reason, after one attempt; see `_connect`."""
+    """Return the reason for each `host:port` to which one TCP connection fails or takes over 3 s; empty if none.
+
+    A refused connection counts as unreachable, with the reason `REFUSED`. All hosts are tried at once.
+    """
     return {host: outcome for host, outcome in _connect(hosts).items() if isinstance(outcome, str)}
 
 
 def distances(hosts: Sequence[str]) -> list[float | None]:
-    """Return the median round trip to each host, s, or None if unreachable."""
+    """Return the median time of seven TCP connections to each `host:port`, s, in the given order.
+
+    None for a host that no connection reaches. Waits up to 3 s for each attempt.
+    """
     rounds = [_connect(hosts) for _ in range(_TRIPS)]
     trips = [[took for outcome in rounds if isinstance(took := outcome[host], float)] for host in hosts]
     return [sorted(took)[len(took) // 2] if took else None for took in trips]
 
 
 def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
-    """Return the time of a TCP connection to each `host:port`, s, or in words why it failed.
+    """Return the time of a TCP connection to each `host:port`, s, or the reason of its failure as text.
 
-    All are attempted at once, for _PATIENCE seconds at most.
+    All are attempted at once, for 3 s at most after the names are resolved.
     """
     outcomes: dict[str, float | str] = {}
     with selectors.DefaultSelector() as waiting:
@@ -75,13 +81,13 @@ def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
 
 
 def _host_and_port(host: str) -> tuple[str, int]:
-    """Return name and port of `host:port`, without the brackets of an IPv6 address."""
+    """Return name and port of `host:port`, without the brackets of an IPv6 address. ValueError without a port."""
     name, _, port = host.rpartition(":")
     return name.strip("[]"), int(port)
 
 
 def _words(status: int) -> str:
-    """Return the symbol of an error number, such as `ECONNREFUSED`."""
+    """Return the symbol of an error number, such as `ECONNREFUSED`; the number as text if it has none."""
     return errno.errorcode.get(status, str(status))
 
 
@@ -108,7 +114,7 @@ def stay_local() -> None:
 
 @cache
 def _listener() -> socket.socket:
-    """Open this process's port on the first call, and return its socket."""
+    """Open this process's port, any free one, on the first call, and return its non-blocking socket."""
     listener = socket.create_server((_interface, 0), backlog=64)
     listener.setblocking(False)
     return listener
@@ -116,15 +122,15 @@ def _listener() -> socket.socket:
 
 @cache
 def door(boot: str) -> Door:
-    """Open this process's port if necessary, and return its endpoint.
+    """Return this process's probe endpoint: `boot`, port, and the machine's IPv4 addresses. Open the port if necessary.
 
-    The first entry is the machine's boot id: ranks on the same machine connect through loopback.
+    `boot` identifies the machine: ranks with the same one connect through loopback.
     """
     return [boot, str(_listener().getsockname()[1]), *_addresses()]
 
 
 def answer() -> None:
-    """Accept and close pending probe connections."""
+    """Accept and close all pending probe connections, without waiting."""
     with contextlib.suppress(OSError):
         while True:
             _listener().accept()[0].close()
@@ -144,7 +150,8 @@ class Silence:
     def lost(self, silent: float) -> str | None:
         """Return why the neighbour counts as lost after `silent` s of silence, or None if it does not.
 
-        Starts a probe in the background if one is due.
+        After 8 s, starts a probe in the background, and another every 8 s. The neighbour is lost if its port refuses;
+        after 180 s if it accepts; else after 15 s, or 23 s while a probe is running.
         """
         if silent < DOUBT:
             self._probing, self._result, self._probed = None, "", 0.0
@@ -164,7 +171,10 @@ class Silence:
         return words if silent > SILENCE and (self._probing is None or silent > SILENCE + DOUBT) else None
 
     def _probe(self) -> str:
-        """Connect to the neighbour; return `alive`, `ended` (its port refuses) or `nothing` (unknown)."""
+        """Connect to the neighbour, for up to 3 s; return `alive`, `ended` (its port refuses) or `nothing`.
+
+        `nothing` means that no address answers, or that `door` is unknown.
+        """
         if self.door is None:
             return "nothing"
         boot, port, *addresses = self.door
@@ -179,7 +189,7 @@ class Silence:
 
 @cache
 def _addresses() -> list[str]:
-    """Return this machine's IPv4 addresses except loopback."""
+    """Return this machine's IPv4 addresses except loopback, one for each interface, from the first call on the same."""
     addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

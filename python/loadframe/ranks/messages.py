@@ -45,7 +45,7 @@ class Frames:
 
     @staticmethod
     def pack(rank: int, header: Header, payload: bytes = b"") -> bytes:
-        """Return a message as bytes for a stream, with its length and rank before it."""
+        """Return a message as bytes for a stream, with its length and rank before it; -1 stands for no rank."""
         message = encode(header, payload)
         return _HEAD.pack(len(message), rank) + message
 
@@ -66,7 +66,7 @@ class Frames:
         return bool(self._whole)
 
     def take(self) -> tuple[int, Header, bytes]:
-        """Return and remove the next message and its rank."""
+        """Return and remove the next message: rank, header and payload. IndexError if none is `ready`."""
         rank, message = self._whole.popleft()
         return rank, *decode(message)
 
@@ -78,19 +78,19 @@ class Wire(Protocol):
     size: int
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message. Messages to the same rank arrive in order."""
+        """Send a message to `rank`. Messages to the same rank arrive in order."""
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a received message with its source rank, or None if there is none."""
+        """Return a received message (source rank, header, payload), or None if none has arrived."""
 
 
 def parent(position: int) -> int | None:
-    """Return the position above in the tree of ranks, or None for the top, 0."""
+    """Return the position above in the binomial tree of ranks, or None for the top, 0."""
     return position & (position - 1) if position else None
 
 
 def children(position: int, count: int) -> list[int]:
-    """Return the positions directly below in the tree of ranks, out of `count` positions."""
+    """Return the positions directly below in the binomial tree of `count` ranks, ascending."""
     lowest = position & -position if position else 1 << count.bit_length()
     below = []
     step = 1
@@ -101,7 +101,7 @@ def children(position: int, count: int) -> list[int]:
 
 
 def depth(count: int) -> int:
-    """Return the number of levels below the top in a tree of `count` positions."""
+    """Return the number of levels below the top in the binomial tree of `count` positions, at least 1."""
     return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)
 
 
@@ -118,14 +118,18 @@ class Offset:
     uncertainty: float = 0.0
 
     def behind(self, nearer: "Offset") -> "Offset":
-        """Return the sum with `nearer`: the offset, to its base, of a clock that was measured against its clock."""
+        """Return this offset, which was measured against the clock of `nearer`, relative to the base of `nearer`.
+
+        Offsets add, and so do uncertainties.
+        """
         return Offset(self.seconds + nearer.seconds, self.uncertainty + nearer.uncertainty)
 
 
 def offset(trips: Iterable[tuple[float, float, float]]) -> Offset:
-    """Return the offset of the shortest round trip.
+    """Return the offset (remote minus local time) of the shortest round trip; its uncertainty is half that trip.
 
-    Each trip has the local time of sending, the remote time of the answer, and the local time of receiving.
+    Each trip has the local time of sending, the remote time of the answer, and the local time of receiving, s.
+    ValueError without trips.
     """
     sent, answered, received = min(trips, key=lambda trip: trip[2] - trip[0])
     return Offset(answered - (sent + received) / 2, (received - sent) / 2)
@@ -153,12 +157,12 @@ class World:
         self._sent: list[tuple[Any, bytes]] = []
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message. Messages to the same rank arrive in order."""
+        """Send a message to `rank`, without waiting. Messages to the same rank arrive in order."""
         message = encode(header, payload)
         self._sent.append((self._comm.Isend([message, self._mpi.BYTE], dest=rank, tag=_TAG), message))
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a received message with its source rank, or None if there is none."""
+        """Return a received message (source rank, header, payload), or None if none has arrived."""
         if self._sent:
             self._sent = [(request, message) for request, message in self._sent if not request.Test()]
         message = self._comm.Improbe(tag=_TAG, status=self._status)
@@ -181,7 +185,10 @@ class World:
 
 
 def _mpi(place: Place) -> Any:
-    """Return the initialized MPI module; BadInput if it is missing or has another number of ranks."""
+    """Initialize MPI and return its module; BadInput if it is missing or has another number of ranks.
+
+    Also removes the launcher's variables from the environment.
+    """
     try:
         import mpi4py
 
@@ -218,7 +225,11 @@ def machine() -> str:
 
 
 def introduce(rank: int) -> Header:
-    """Return the introduction of a rank: machine, clock, cores, versions and process id."""
+    """Return the introduction of a rank: machine, clock, cores, versions and process id.
+
+    `boot` identifies the clock, `cores` are the numbers of the usable cores, and `engine` is the size of the engine's
+    library in bytes.
+    """
     return {
         "rank": rank,
         "machine": machine(),
@@ -231,7 +242,7 @@ def introduce(rank: int) -> Header:
 
 
 def _boot() -> str:
-    """Return an identifier of this machine's clock: its boot id and time namespace."""
+    """Return an identifier of this machine's clock: its boot id and time namespace; if unreadable, the host name."""
     try:
         return f"{_BOOT.read_text().strip()} {Path('/proc/self/ns/time').readlink()}"
     except OSError:

@@ -37,7 +37,10 @@ class Reduction:
         self._parts: dict[int, list[bytes]] = {}
 
     def take(self, source: Hashable, second: int, part: bytes) -> None:
-        """Add a source's values of a second; ignored after the source has ended."""
+        """Add a source's values of a second; ignored after the source has ended.
+
+        The seconds of a source must ascend; this is not checked.
+        """
         if source in self._next:
             self._next[source] = second + 1
             self._parts.setdefault(second, []).append(part)
@@ -57,7 +60,7 @@ class Reduction:
         return frozenset(self._next)
 
     def complete(self) -> list[tuple[int, bytes]]:
-        """Return and remove the complete seconds with their sums, in order."""
+        """Return and remove the complete seconds with their sums, ascending; all seconds if all sources have ended."""
         until = min(self._next.values(), default=None)
         done = sorted(second for second in self._parts if until is None or second < until)
         return [(second, self._sum(self._parts.pop(second))) for second in done]
@@ -83,9 +86,9 @@ class OwnMachine:
     def figures(self) -> Header:
         """Return the machine's figures since construction.
 
-        `stolen`: share of all processors' time taken by the hypervisor. `throttled`: share of time in which this
-        process's control groups were throttled. Both are None if not available. `yardstick`: time of the CPU reference
-        before and after, s.
+        `stolen`: share (0-1) of all processors' time taken by the hypervisor. `throttled`: throttled time of this
+        process's control groups, summed, per elapsed time. Both are None if not available. `yardstick`: time of the CPU
+        reference before and now, s.
         """
         (total, stolen), (total_before, stolen_before) = _times(), self._before
         elapsed = total - total_before
@@ -96,7 +99,7 @@ class OwnMachine:
         }
 
     def _throttled_share(self) -> float | None:
-        """Return the share of time since construction in which quotas throttled; None if unavailable."""
+        """Return the throttled time of this process's control groups per time since construction, or None."""
         now = _throttled(self._groups)
         if now is None or self._throttled is None:
             return None
@@ -146,7 +149,11 @@ class Participant:
     """One rank in one phase. Sums from the ranks below go to the rank above through `_up`, which the top overrides."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any]) -> None:
-        """Join the phase of an order: `id`, `members` (ranks), `boots` (their clocks) and `cores` (of the load)."""
+        """Join the phase of an order: `id`, `members` (ranks), `boots` (their clocks) and `cores` (of the load).
+
+        `plan` is the engine's plan; a copy gets this rank's position and the number of ranks. `cores` apply only on the
+        machine of the first member; None, and cores that this process may not use, do not restrict the load.
+        """
         self.id: int = order["id"]
         self._world = world
         members: list[int] = order["members"]
@@ -191,7 +198,10 @@ class Participant:
 
     @property
     def pause(self) -> float:
-        """Time to sleep before the next poll, s; `BRISK` during clock comparisons."""
+        """Time to sleep before the next poll, s: 0.0002 during clock comparisons, else from 0.02 to 0.1.
+
+        Between these, it is the time until the next second ends. It is 0.02 before the first second and at the end.
+        """
         now = time.monotonic()
         if now < self._tight_until:
             return BRISK
@@ -201,7 +211,11 @@ class Participant:
         return min(max(self.begins + self._reduction.awaited + 1 - now, ALERT), CALM)
 
     def down(self, header: Header, payload: bytes = b"") -> None:
-        """Handle a message of the rank above, and forward it to the ranks below."""
+        """Handle a message of the rank above, and forward it to the ranks below, except `clocks` and `ping`.
+
+        Times in it are converted to the clocks below. Before the load begins, messages that change it have no effect
+        here.
+        """
         kind = header["kind"]
         if kind == "clocks":
             self._measure_clocks()
@@ -233,7 +247,10 @@ class Participant:
                 background(lambda: self._handle.set_hosts(header["hosts"]))
 
     def _adjust(self, header: Header) -> None:
-        """Set the measured window; a rank that hears of it too late stops the load."""
+        """Set the measured window: `measured_from` and `until` of the header, s after the start of the load.
+
+        If this rank hears of it too late, it reports itself as lost and stops its load.
+        """
         try:
             self._handle.adjust(header["measured_from"], header["until"])
         except ValueError as error:
@@ -241,12 +258,15 @@ class Participant:
             self.stop()
 
     def stop(self) -> None:
-        """Stop this rank's load."""
+        """Stop this rank's load without waiting; do nothing before it has begun."""
         if self._handle:
             self._handle.stop()
 
     def heard(self, rank: int, header: Header, payload: bytes) -> None:
-        """Handle a message of a rank below, which also shows that it is alive. Messages of a lost rank are ignored."""
+        """Handle a message of a rank below, which also shows that it is alive. Messages of a lost rank are ignored.
+
+        Kinds are `pong`, `clocked`, `ready`, `second`, `ended` and `lost`; any other is only a heartbeat.
+        """
         if rank in self._gone:
             return
         self._heard[rank] = time.monotonic()
@@ -277,7 +297,8 @@ class Participant:
     def tick(self) -> None:
         """Poll background work and the load, and pass on its seconds.
 
-        Also ends ranks below that are silent too long, and sends heartbeats to the rank above.
+        Also gives up ranks below that died or are silent too long (`lose`), and sends a heartbeat to the rank above if
+        nothing was sent for 2 s.
         """
         now = time.monotonic()
         if self._preparing and self._preparing.done():
@@ -293,7 +314,7 @@ class Participant:
             self._up({"kind": "alive"})
 
     def lose(self, rank: int, why: str) -> None:
-        """Continue without a rank below and those behind it, and report the loss, with its reason, to the top."""
+        """Continue without a rank directly below and those behind it, and report the loss and its reason to the top."""
         self._gone.add(rank)
         self._heard.pop(rank, None)
         self._up({"kind": "lost", "rank": rank, "why": why})
@@ -310,13 +331,13 @@ class Participant:
         self._pass_seconds()
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
-        """Send a message to the rank above; none from the top."""
+        """Send a message to the rank above; do nothing at the top of the tree."""
         self._last_sent = time.monotonic()
         if self._above is not None:
             self._world.send(self._above, {**header, "id": self.id}, payload)
 
     def _translated(self, header: Header, rank: int) -> Header:
-        """Return a message with its times on the clock of a rank below."""
+        """Return a copy of a header with its time `at`, s, converted to the clock of a rank below."""
         ahead = self._offsets.get(rank, Offset()).seconds
         return {**header, **{key: header[key] + ahead for key in ("at",) if key in header}}
 
@@ -363,7 +384,11 @@ class Participant:
         self._ping()
 
     def _needs_more_trips(self, tripping: float) -> bool:
-        """Whether another round trip is due, after `tripping` s of them."""
+        """Return whether another round trip is due, after `tripping` s of them.
+
+        It is due until 3 trips were made; below 40 trips, for up to 0.3 s; and for up to 3 s while the shortest trip
+        exceeds 4 ms.
+        """
         if len(self._trips) < _TRIPS and (len(self._trips) < 3 or tripping < _TRIPPING):
             return True
         return tripping < _PATIENCE and min(received - sent for sent, _, received in self._trips) > _ROUGH
@@ -375,16 +400,16 @@ class Participant:
             self._all_clocked()
 
     def _all_clocked(self) -> None:
-        """Send the clock offsets of all ranks behind this one to the rank above."""
+        """Send the clock offsets and uncertainties of all ranks behind this one, s, to the rank above."""
         offsets = [[rank, clock.seconds, clock.uncertainty] for rank, clock in self._clocks.items()]
         self._up({"kind": "clocked", "offsets": offsets})
 
     # Preparation
 
     def _prepare(self) -> Any:
-        """Prepare the engine, on the load's cores, and return it with the unreachable nodes and the reasons.
+        """Prepare the engine, on the load's cores; return it and the reasons why nodes are unreachable, by `host:port`.
 
-        On the first rank of a machine, also begin to measure the machine. Runs in the background, and raises the
+        On the first rank of a machine, also begins to measure the machine. Runs in the background, and raises the
         engine's errors.
         """
         unreached = unreachable(self._plan["target"].get("hosts", []))
@@ -406,7 +431,7 @@ class Participant:
         self._readied(_SELF)
 
     def _add_unreached(self, unreached: dict[str, dict[str, Any]]) -> None:
-        """Merge unreachable nodes of other ranks: `why`, the first `ranks`, and their number `of`, by node."""
+        """Merge unreachable nodes into this rank's: `why`, up to eight `ranks`, and the number `of` ranks, by node."""
         for host, seen in unreached.items():
             known = self._unreached.setdefault(host, {"why": seen["why"], "ranks": [], "of": 0})
             known["ranks"] = (known["ranks"] + seen["ranks"])[:_NAMED]
@@ -419,13 +444,16 @@ class Participant:
             self._all_ready()
 
     def _all_ready(self) -> None:
-        """Report refusals and unreachable nodes of this rank and those behind it to the rank above."""
+        """Report up to eight refusals, and unreachable nodes, of this rank and those behind it to the rank above."""
         self._up({"kind": "ready", "refused": self._refused[:_NAMED], "unreached": self._unreached})
 
     # Load
 
     def _begin(self, at: float) -> None:
-        """Start this rank's load at `at`, s on its clock; if that fails, report it as lost and end its seconds."""
+        """Start this rank's load at `at`, s on its monotonic clock.
+
+        If that fails, report the rank as lost and end its seconds; no exception is raised.
+        """
         self.begins = at
         try:
             with on(self._cores):

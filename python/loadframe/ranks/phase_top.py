@@ -59,16 +59,20 @@ class RootParticipant(Participant):
         self._measure_clocks()
 
     def everybody(self, kind: str, **fields: Any) -> None:
-        """Send a message to all members, including this one."""
+        """Send a message of this kind, with further fields, to all members, and handle it on this rank."""
         self.down({"kind": kind, "id": self.id, **fields})
 
     def quiet(self) -> dict[int, float]:
-        """Return the direct neighbours that have missed heartbeats, with their silence in s."""
+        """Return the silence, s, of each rank directly below that has been silent for over two heartbeats (4 s)."""
         now = time.monotonic()
         return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
     def abandon(self, why: str, *, interrupted: bool = False) -> None:
-        """Continue without the other ranks, which are lost. With `interrupted`, the phase does not count as failed."""
+        """Continue without the other ranks, which are lost, and stop this rank's load.
+
+        The phase fails with the reason `why`, unless it has failed before. With `interrupted`, it counts as interrupted
+        instead of failed.
+        """
         self._interrupted = interrupted
         self._failure = self._failure or why
         self.stop()
@@ -175,7 +179,10 @@ class RootParticipant(Participant):
             self._measure_clocks()
 
     def _finish(self) -> None:
-        """Finish the record, write outcome.json, and complete the phase with the outcome or an error."""
+        """Finish the record, write outcome.json, and complete the phase with the outcome or an error.
+
+        The error is RankLost if no outcome of any rank arrived. Does nothing if the phase is complete.
+        """
         if self.done.done():
             return
         if self._failure and not self._parts:
@@ -199,7 +206,11 @@ class RootParticipant(Participant):
         self._complete(outcome)
 
     def _of_rank(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a rank's result with its rank number, machine and clock offset to rank 0."""
+        """Return a rank's result with its rank number, machine and clock offset to rank 0.
+
+        `entry["rank"]` is the position in the phase. Clock figures are s; `clock_change` is the offset after the load
+        minus that before it.
+        """
         rank = self._ranks[entry["rank"]]
         before, after = ((clocks or {}).get(rank, Offset()) for clocks in (self._before, self._clocks))
         return {
@@ -229,7 +240,10 @@ class PhaseOfRanks:
     """Handle of a phase on several ranks, with the interface of the engine's handle."""
 
     def __init__(self, top: RootParticipant, tell: Tell) -> None:
-        """Wait until the phase has started; raise the error if it was refused."""
+        """Wait until the start of the load is scheduled; raise the error if the phase was refused.
+
+        `tell` runs a function in the coordinator's thread.
+        """
         self._top = top
         self._tell = tell
         self._over = threading.Event()
@@ -247,21 +261,22 @@ class PhaseOfRanks:
         return self._over.wait(seconds)
 
     def stop(self) -> None:
-        """Stop the load on all ranks."""
+        """Stop the load on all ranks, without waiting for its end."""
         self._tell(lambda: self._top.everybody("stop"))
 
     def close(self) -> None:
-        """Stop reading from sources on all ranks."""
+        """Stop reading from sources on all ranks, without waiting for it."""
         self._tell(lambda: self._top.everybody("close"))
 
     def hold(self) -> None:
-        """Freeze the number of clients on all ranks."""
+        """Freeze the number of clients on all ranks, without waiting for it."""
         self._tell(lambda: self._top.everybody("hold"))
 
     def adjust(self, measured_from: int | None = None, until: int | None = None) -> None:
-        """Set the end of the warm-up and of the window on all ranks, in whole s after the start of the load.
+        """Set the end of the warm-up (`measured_from`) and of the window (`until`) on all ranks.
 
-        None leaves an end unchanged.
+        Both are whole s after the start of the load; None leaves one unchanged. Does not wait; a rank that hears of it
+        too late counts as lost.
         """
 
         def tell() -> None:
@@ -272,16 +287,16 @@ class PhaseOfRanks:
         self._tell(tell)
 
     def set_hosts(self, hosts: list[str]) -> None:
-        """Set the target's hosts on all ranks."""
+        """Set the target's hosts (`host:port`) on all ranks, without waiting for it."""
         self._tell(lambda: self._top.everybody("hosts", hosts=hosts))
 
     def progress(self) -> dict[str, Any]:
-        """Return the figures of the last second over all ranks."""
+        """Return totals so far and the rates of the last second, over all ranks, as the engine's `Handle.progress`."""
         figures: dict[str, Any] = self._top.recorder.progress()
         return figures
 
     def measures(self) -> "_engine.Measures":
-        """Return the measures over all ranks."""
+        """Return the measures so far over all ranks, as the engine's `Handle.measures`."""
         measures: _engine.Measures = self._top.recorder.measures()
         return measures
 
@@ -290,5 +305,8 @@ class PhaseOfRanks:
         return []
 
     def outcome(self) -> str:
-        """Wait for the end, and return the outcome of all ranks as JSON. RuntimeError if the records are damaged."""
+        """Wait for the end, and return the outcome of all ranks as JSON.
+
+        RankLost if a failure left no outcome of any rank; ValueError or OSError if the record cannot be finished.
+        """
         return json.dumps(self._top.done.result())

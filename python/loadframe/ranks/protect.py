@@ -35,10 +35,10 @@ Rescue = Callable[[Path], None]
 
 
 def protect(place: Place, rescue: Rescue) -> "MpiProxy":
-    """Continue as a child of this process, which runs MPI; return the connection to it.
+    """Continue as a child of this process, which runs MPI; return the child's connection to it.
 
-    The parent exits with the child's status. If the child dies while it records, the parent calls `rescue` with the
-    folder.
+    The parent does not return: it exits with the child's status. If the child dies while it records, the parent calls
+    `rescue` with the folder of the run.
     """
     ours, theirs = socket.socketpair()
     launcher = os.getppid()
@@ -69,7 +69,7 @@ class MpiProxy:
         self._pause = _PAUSE
 
     def open(self) -> None:
-        """Wait until MPI is initialized; BadInput if that fails."""
+        """Wait until MPI is initialized, then set `size` and `library`; BadInput if that fails."""
         while not self._frames.ready and not self.lost:
             self._read(block=True)
         if self.lost:
@@ -84,14 +84,20 @@ class MpiProxy:
         return self._line.fileno()
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message; drop it if the MPI process has ended."""
+        """Send a message to `rank`, or to the MPI process itself for -1.
+
+        If the MPI process has ended, drop the message and set `lost`.
+        """
         try:
             self._line.sendall(Frames.pack(rank, header, payload))
         except OSError:
             self.lost = True
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a received message with its source rank, or None if there is none."""
+        """Return a received message (source rank, header, payload), or None if none has arrived.
+
+        Sets `over` if the launcher is ending the job, and `lost` if the MPI process has ended.
+        """
         self._read(block=False)
         while self._frames.ready:
             source, header, payload = self._frames.take()
@@ -101,7 +107,10 @@ class MpiProxy:
         return None
 
     def rest(self, pause: float) -> None:
-        """Set the interval of MPI polls, s, with a lower bound."""
+        """Set the interval of MPI polls to `pause` s; below 40 ms, it is 20 ms.
+
+        Sends nothing unless the interval falls back to 20 ms or grows by more than half.
+        """
         pause = _PAUSE if pause < 2 * _PAUSE else pause
         # Send it only if it matters: a message costs as much as a poll.
         if pause == _PAUSE != self._pause or pause > 1.5 * self._pause:
@@ -109,7 +118,7 @@ class MpiProxy:
             self.send(-1, {"kind": "rest", "pause": pause})
 
     def close(self) -> None:
-        """Shut MPI down and wait for that."""
+        """Tell the MPI process to finalize MPI, and wait until it has ended."""
         self.send(-1, {"kind": "leave"})
         while not self.lost:
             self._read(block=True)
@@ -127,7 +136,10 @@ class MpiProxy:
 
 
 def _forward_signals(child: int) -> list[int]:
-    """Forward signals to the child; return a list to which SIGTERM, the launcher's signal to end, is appended."""
+    """Forward SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 to the child; return a list that collects SIGTERM.
+
+    SIGTERM is the launcher's signal to end. It is not forwarded.
+    """
     terminations: list[int] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
@@ -142,7 +154,10 @@ def _forward_signals(child: int) -> list[int]:
 def _relay(  # noqa: PLR0912 - one loop between two sides
     place: Place, line: socket.socket, child: int, rescue: Rescue
 ) -> NoReturn:
-    """Forward messages between MPI and the child until the child ends, then exit with its status."""
+    """Start MPI, forward messages between it and the child until the child ends, then exit with its status.
+
+    If MPI cannot start, the child receives the error. `rescue` recovers the run that a killed child was recording.
+    """
     terminations = _forward_signals(child)
     try:
         world = World(place)
@@ -192,12 +207,15 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
 
 
 def _tight_after(header: Header, tight: float) -> float:
-    """Return the end of frequent polls, s of the monotonic clock: later after a message of a clock comparison."""
+    """Return the end of frequent polls, s of the monotonic clock: in 50 ms for a `ping` or `pong`, else `tight`."""
     return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
 
 
 def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
-    """After the child has died: end the other ranks, rescue its recording, and exit with its status."""
+    """After the child has closed its connection: end the other ranks, rescue its recording, and exit with its status.
+
+    `recorded` is the folder of its run. `rescue` is called with it if it still exists; an error of `rescue` is printed.
+    """
     for rank in messages.children(0, world.size):
         world.send(rank, {"kind": "end"})
     until = time.monotonic() + _FAREWELL
@@ -220,12 +238,12 @@ def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Re
 
 
 def _leave(child: int) -> NoReturn:
-    """Wait for the child and exit with its status."""
+    """Wait for the child and exit with its status; with 128 + signal if it was killed."""
     _, status = os.waitpid(child, 0)
     os._exit(_code(status))
 
 
 def _code(status: int) -> int:
-    """Return the exit status as in a shell: 128 + signal for a killed process."""
+    """Return the exit code for the wait status of a process, as in a shell: 128 + signal if it was killed."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

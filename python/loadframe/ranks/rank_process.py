@@ -27,7 +27,7 @@ class Survey:
     """One rank's part in a question: collects its own answer, and those of the ranks behind it."""
 
     def __init__(self, world: Wire, number: int, question: str, argument: Any) -> None:
-        """Begin to answer a question in the background; `number` identifies the survey on all ranks."""
+        """Begin to answer a question of `QUESTIONS` in the background; `number` identifies the survey on all ranks."""
         self.number = number
         #: On rank 0: answers by rank.
         self.answers: Future[dict[int, Any]] = Future()
@@ -38,7 +38,11 @@ class Survey:
         self._own = background(lambda: QUESTIONS[question](argument))
 
     def tick(self) -> bool:
-        """Poll the own answer; once all have answered, pass the answers on and return True."""
+        """Poll the own answer (None if it failed); once all have answered, pass the answers on and return True.
+
+        Returns False before. Rank 0 sets `answers` instead of passing them on. Must not be called after it has returned
+        True.
+        """
         if self._world.rank in self._waiting and self._own.done():
             error = self._own.exception()
             self.take(self._world.rank, [[self._world.rank, None if error else self._own.result()]])
@@ -52,7 +56,7 @@ class Survey:
         return True
 
     def take(self, source: int, answers: list[list[Any]]) -> None:
-        """Add the answers of a rank below and of those behind it."""
+        """Add the answers of the rank `source` below and of those behind it, as pairs of rank and answer."""
         self._waiting.discard(source)
         self._gathered += answers
 
@@ -65,7 +69,10 @@ def hear(surveys: dict[int, Survey], source: int, header: Header, payload: bytes
 
 
 def wait(survey: Survey, patience: float, look: Callable[[], None]) -> dict[int, Any] | None:
-    """Return the answers, or None after `patience` s. `look` is called meanwhile and may raise."""
+    """Wait for a survey; return its answers by rank, or None after `patience` s.
+
+    `look` is called every 20 ms meanwhile and may raise.
+    """
     until = time.monotonic() + patience
     while not survey.answers.done() and time.monotonic() < until:
         look()
@@ -111,7 +118,7 @@ class MessageRouter:
         self._introduce()
 
     def alone(self) -> str | None:
-        """Return why the rank above counts as lost, or None if it does not."""
+        """Return why the rank above counts as lost, or None if it does not; see `liveness.Silence.lost`."""
         return self._silence.lost(time.monotonic() - self._heard)
 
     def beat(self) -> None:
@@ -120,7 +127,10 @@ class MessageRouter:
 
     @property
     def pause(self) -> float:
-        """Time to sleep before the next step, s."""
+        """Time to sleep before the next step, s: the least pause of the phases, or 0.05 without a phase.
+
+        It is at most 0.02 while `talking`.
+        """
         pause = min((phase.pause for phase in self.phases.values()), default=_IDLE)
         return min(pause, ALERT) if self.talking else pause
 
@@ -141,7 +151,10 @@ class MessageRouter:
             del self.surveys[number]
 
     def ask(self, header: Header, payload: bytes) -> Survey:
-        """Send a question to the ranks below, and collect their answers and this rank's."""
+        """Send a question to the ranks below, and collect their answers and this rank's, without waiting.
+
+        `header` has the `number` of the survey and the `question`; `payload` is the argument as JSON.
+        """
         self.spread(header, payload)
         survey = Survey(self.world, header["number"], header["question"], json.loads(payload))
         self.surveys[survey.number] = survey
@@ -213,7 +226,8 @@ _FAREWELL = 0.5
 def serve(place: Place) -> int:
     """Follow rank 0 until it ends the job; return the exit status.
 
-    Ignores SIGINT and SIGHUP. SIGTERM, and the loss of the rank above, end the process; rank 0 is told of the former.
+    Ignores SIGINT and SIGHUP. SIGTERM ends the process after a farewell to rank 0; the loss of the rank above ends it
+    with a message. If MPI cannot start, returns the status of the error, which rank 0 prints.
     """
     terminations: list[int] = []
     # Rank 0 decides about interrupts.
@@ -247,7 +261,10 @@ def serve(place: Place) -> int:
 
 
 def _send_farewell(world: World) -> None:
-    """Tell rank 0 that this rank was told to end, so that it does not count as crashed; then exit."""
+    """Tell rank 0 that this rank was told to end, so that it does not count as crashed; exit after 0.5 s.
+
+    Does not return. The exit code is `ExitCode.TERMINATED`.
+    """
     world.send(0, {"kind": "farewell"})
     until = time.monotonic() + _FAREWELL
     # MPI takes a rank that exits at once for one that crashed.

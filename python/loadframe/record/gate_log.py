@@ -31,7 +31,7 @@ class GateRecord:
     references: Mapping[str, float] = field(default_factory=dict)
 
     def is_at(self, name: str) -> bool:
-        """Return whether a name is the folder, the commit, or seven or more of the commit's first digits."""
+        """Return whether `name` is the folder, the commit, or the first seven or more digits of the commit."""
         return name in (self.folder, self.commit) or (len(name) >= 7 and (self.commit or "").startswith(name))
 
 
@@ -53,9 +53,9 @@ class GateLog:
     damaged: Sequence[tuple[int, str]] = ()
 
     def acceptance(self, folder: str, runs: Collection[str]) -> Acceptance | None:
-        """Return the newest acceptance of the changes at a folder, or None.
+        """Return the newest acceptance of the changes at a folder, which is the last in the log, or None.
 
-        An acceptance names the folder, the commit of one of its gates, or one of its `runs`.
+        An acceptance names the folder, the commit of one of its gates (see `is_at`), or one of its `runs`.
         """
         gates = [gate for gate in self.gates if gate.folder == folder]
         names = {folder, *runs} - {""}
@@ -64,7 +64,7 @@ class GateLog:
 
     @property
     def refused(self) -> set[str]:
-        """The folders of gates with a regression that no user accepted."""
+        """The folders of gates with a regression that no acceptance names, by folder or commit (not by run)."""
         return {
             gate.folder
             for gate in self.gates
@@ -103,18 +103,21 @@ def read_gate_log(folder: Path) -> GateLog:
 
 
 def missing_folders(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return, without duplicates, the names that are not a folder in a history folder."""
+    """Return the names that are not a folder in a history folder, without duplicates, in order of first appearance."""
     return [name for name in dict.fromkeys(names) if not (folder / name).is_dir()]
 
 
 def folders_without_gate(folder: Path, log: GateLog) -> list[str]:
-    """Return the names of the folders below a history folder that no gate of its log names."""
+    """Return the names of the folders in a history folder that no gate of its log names, sorted; hidden ones never."""
     known = {gate.folder for gate in log.gates}
     return [child.name for child in sorted(folder.glob("[!.]*")) if child.is_dir() and child.name not in known]
 
 
 def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
-    """Append an entry to the log of a folder. BadInput if the file cannot be written."""
+    """Append an entry to the log of a folder, on disk; create a missing log. BadInput if it cannot be written.
+
+    A cut-off last line of the log is ended first.
+    """
     path = folder / GATE_LOG
     kind = "gate" if isinstance(entry, GateRecord) else "accepted"
     line = json.dumps({"format": _FORMAT, "kind": kind, **vars(entry)}) + "\n"

@@ -21,7 +21,10 @@ _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def hardware() -> dict[str, Any]:
-    """Return the manifest's `hardware`: CPU, memory, clock, control groups, current load. Unknown values are None."""
+    """Return the manifest's `hardware` of this machine now: CPU, memory (B), clock, control groups, load averages.
+
+    Unknown values are None, or `unknown` for the clock.
+    """
     import psutil
 
     cpu = _colon_table(Path("/proc/cpuinfo"))
@@ -134,7 +137,10 @@ def digest(files: list[Path]) -> str:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the differences between two fingerprints, as `name: before → now`."""
+    """Return the differences between two fingerprints (see `instrument`), as `name: before → now`.
+
+    Names are in order of first appearance, `before` first; a missing value is `none`.
+    """
     names = dict.fromkeys([*before, *now])
     return [
         f"{name}: {before.get(name, 'none')} → {now.get(name, 'none')}"

@@ -144,7 +144,10 @@ class PhaseRecording:
 
 
 def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
-    """Write the series.csv of each phase to `target` (series.parquet), with the columns `phase` and `time`."""
+    """Write the series.csv of each phase to `target` (series.parquet), with the columns `phase` and `time`.
+
+    A phase without the file adds no rows. LoadframeError if a file cannot be read.
+    """
     with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
         for phase in phases:
             path = phase.folder / "series.csv"
@@ -181,7 +184,8 @@ def _header(path: Path) -> set[str]:
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the telemetry of a phase's generator.csv and workers.csv.
 
-    Sources are `generator:WORKER` (with several ranks `generator:RANK.WORKER`) and `workers`.
+    Sources are `generator:WORKER` (with several ranks `generator:RANK.WORKER`) and `workers`. Missing files are
+    skipped; LoadframeError if one cannot be read.
     """
     outcome = _outcome(phase)
     ranks = outcome.get("members")
@@ -210,7 +214,11 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 
 
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metrics `requests` and `documents`."""
+    """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metrics `requests` and `documents`.
+
+    Values are sums over operations, per second. A host without a name has the engine's number. Nothing if the file is
+    missing, LoadframeError if it cannot be read.
+    """
     path = phase.folder / "nodes.csv"
     types = _NODES_TYPES | {name: kind for name, kind in _NODES_LATER.items() if name in _header(path)}
     metrics = [field.name for field in TARGETS if field.name in types]
@@ -228,7 +236,11 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 
 
 def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:
-    """Write histograms.hlog: the intervals of all phases under one header, with the run's start as base time."""
+    """Write `target` (histograms.hlog): the intervals of all phases under one header.
+
+    `started`, the start of the run, is the base time. Phases without histograms are skipped. LoadframeError for a
+    damaged line.
+    """
     with target.open("w") as log:
         log.write("#[Values are nanoseconds; Interval_Max is milliseconds; timestamps are s since the run began]\n")
         log.write(f"{_LOG_VERSION}\n")
@@ -241,7 +253,7 @@ def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: da
 
 
 def _copy_intervals(source: Path, log: TextIO) -> None:
-    """Append the intervals of a phase's histograms to a log. LoadframeError for a damaged line."""
+    """Append the intervals of a phase's histograms, if the file exists, to a log. LoadframeError for a damaged line."""
     if not source.exists():
         return
     with source.open() as lines:

@@ -54,12 +54,12 @@ class Recordings:
 
     @cached_property
     def series(self) -> pa.Table:
-        """A row per phase, stream, operation, segment and second; see `schema.SERIES`."""
+        """A row per phase, stream, operation, segment and second; see `schema.SERIES`. BadInput if it is damaged."""
         return self._parquet(schema.SERIES_FILE, SERIES_SCHEMA)
 
     @cached_property
     def telemetry(self) -> pa.Table:
-        """A row per sample, unordered; see `schema.TELEMETRY`."""
+        """A row per sample, unordered; see `schema.TELEMETRY`. BadInput if it is damaged."""
         return self._parquet(schema.TELEMETRY_FILE, TELEMETRY_SCHEMA)
 
     def samples(self) -> Iterator[pa.RecordBatch]:
@@ -81,7 +81,10 @@ class Recordings:
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """Events of the run, such as changes of the cluster, in the order of the file. BadInput for a damaged line."""
+        """Events of the run, such as changes of the cluster, in the order of the file. BadInput for a damaged line.
+
+        Each has a `kind` and a `time`, s since the run began.
+        """
         path = self.path / schema.EVENTS_FILE
         events = []
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -198,7 +201,7 @@ class Run(Recordings):
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest, with the keys that analyses use; `raw_manifest` has all keys."""
+        """The manifest, with the keys that analyses use; `raw_manifest` has all. BadInput if damaged or too new."""
         try:
             manifest = self._model(schema.MANIFEST_FILE, Manifest)
         except BadInput:
@@ -209,7 +212,10 @@ class Run(Recordings):
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary, with the verdict. BadInput if a count, rate or time of a phase is negative."""
+        """The summary, with the verdict. BadInput if it is damaged, or a phase has a negative duration or figure.
+
+        These figures are the counts, rates and times of operations and their parts.
+        """
         summary = self._model(schema.SUMMARY_FILE, Summary)
         for number, phase in enumerate(summary.phases):
             at = f"phases[{number}]"
@@ -221,16 +227,19 @@ class Run(Recordings):
 
     @cached_property
     def raw_manifest(self) -> dict[str, Any]:
-        """The manifest as it was recorded."""
+        """The manifest as it was recorded, with all keys, as a mapping. BadInput if it is damaged."""
         return self._json(schema.MANIFEST_FILE)
 
     @cached_property
     def raw_summary(self) -> dict[str, Any]:
-        """The summary as it was recorded."""
+        """The summary as it was recorded, with all keys, as a mapping. BadInput if it is damaged."""
         return self._json(schema.SUMMARY_FILE)
 
     def require_whole(self) -> None:
-        """Raise BadInput if a file is damaged, or if the histograms hold other requests than the summary counts."""
+        """Read all files except `samples`; BadInput if one is damaged.
+
+        BadInput, too, if a histogram has another number of requests than the summary has for that operation.
+        """
         _ = self.series, self.telemetry, self.events
         path = self.path / schema.HISTOGRAMS_FILE
         known = set(self.histograms.tags())
@@ -258,7 +267,7 @@ class Run(Recordings):
             )
 
     def _model(self, name: str, model: type[_Model]) -> _Model:
-        """Read a JSON file of the run as a model. BadInput, with the place, if it is damaged."""
+        """Read the JSON file `name` of the run as a `model`. BadInput, with line or key, if it is damaged."""
         path = self.path / name
         text = path.read_text(encoding="utf-8", errors="replace")
         if _MAYBE_INFINITE.search(text):
@@ -271,7 +280,7 @@ class Run(Recordings):
             raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
 
     def _json(self, name: str) -> dict[str, Any]:
-        """Read a JSON file of the run as a mapping. BadInput, with the place, if it is damaged."""
+        """Read the JSON file `name` of the run as a mapping. BadInput, with the line, if it is damaged."""
         path = self.path / name
         return _json_object(path.read_text(encoding="utf-8", errors="replace"), path)
 
@@ -281,7 +290,7 @@ _MAYBE_INFINITE = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")
 
 
 def _negative(value: object, key: str) -> str | None:
-    """Return the path of a negative number in figures of operations, below the path `key`, or None without any."""
+    """Return the path, which begins with `key`, of the first negative number in figures of operations, or None."""
     if isinstance(value, int | float):
         return key if value < 0 else None
     if isinstance(value, Figures | Latency):
@@ -325,18 +334,18 @@ def set_aside(experiment: Path, run: Path) -> Path:
 
 
 def attempts(experiment: Path) -> tuple[Attempt, ...]:
-    """Return the earlier attempts of an experiment's runs, by run and number; BadInput if one is broken."""
+    """Return the earlier attempts in an experiment's folder, sorted by run and number; BadInput if one is broken."""
     named = sorted(_numbered_attempts(experiment / ATTEMPTS))
     return tuple(Attempt(name, number, Run(path)) for name, number, path in named)
 
 
 def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
-    """Return the earlier attempts of one run; empty for a run outside an experiment."""
+    """Return the earlier attempts of the run EXPERIMENT/runs/RUN, by number; empty for a run outside an experiment."""
     return tuple(attempt for attempt in attempts(run.parent.parent) if attempt.run_id == run.name)
 
 
 def _numbered_attempts(folder: Path) -> list[tuple[str, int, Path]]:
-    """Return run name, number and folder of each attempt in a folder; empty if it does not exist."""
+    """Return run name, number and path of each attempt in a folder, unordered; empty if it does not exist."""
     if not folder.is_dir():
         return []
     matches = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]

@@ -48,7 +48,10 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with secrets masked, in JSON types: tuples become lists, paths text, NaN and infinity None."""
+    """Return a copy of `value` with secrets masked, in JSON types.
+
+    Tuples become lists, keys and paths texts, NaN and infinity None. Values of other types stay unchanged.
+    """
     match value:
         case Mapping():
             return {str(key): _under(str(key), below) for key, below in value.items()}
@@ -71,8 +74,8 @@ _WORD_LENGTH = 4
 def without(text: str, secrets: Iterable[str]) -> str:
     """Return a text with the secrets masked, each in all of its spellings.
 
-    These are the secret itself, escaped for JSON, HTML or a URL, and cut off after eight characters or more. Empty
-    secrets are ignored.
+    These are the secret itself, escaped for JSON, HTML or a URL, and cut off after eight characters or more. Secrets
+    of less than four characters are masked only as whole words, and empty ones are ignored.
     """
     forms = {form for secret in secrets if secret for form in _escaped_forms(secret)}
     for form in sorted(forms, key=lambda form: (-len(form), form)):
@@ -122,9 +125,9 @@ def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
 
 
 def command(text: str) -> str:
-    """Return a command of words, as of Redis, with `***` for the words after `AUTH` and after a name of a secret.
+    """Return a command of words, as of Redis, with `***` for secrets; words are separated by one space.
 
-    Words are separated by one space in the result.
+    These are all words after a leading `AUTH`, two after a later one, and one after a name of a secret.
     """
     words = _WORD.findall(text)
     if [word.upper() for word in words[:1]] == ["AUTH"]:
@@ -138,7 +141,7 @@ def command(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Mask the secrets in a text: passwords of URLs, JSON members, quoted values, assignments and header lines."""
+    """Return a text with secrets masked: passwords of URLs, JSON members, quoted values, assignments, header lines."""
     text = _ADDRESS.sub(rf"\1:{HIDDEN}", text)
     text = _members(text)
     text = _QUOTED.sub(lambda match: f"{match[1]}{match[2]}'{HIDDEN}'" if is_secret(match[1]) else match[0], text)

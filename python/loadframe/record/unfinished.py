@@ -59,7 +59,7 @@ def hold(folder: Path) -> BinaryIO | None:
 
 
 def remove_stale(parent: Path) -> list[Path]:
-    """Delete the partial folders of ended processes in `parent`; return their paths."""
+    """Delete the partial folders in `parent` that are `stale`; return their paths, sorted."""
     removed = []
     for path, _ in stale(parent):
         with contextlib.suppress(OSError):
@@ -72,9 +72,9 @@ def remove_stale(parent: Path) -> list[Path]:
 
 
 def stale(parent: Path) -> list[tuple[Path, str]]:
-    """Return the partial folders of ended processes in `parent`, with the names of their runs.
+    """Return the partial folders of ended processes in `parent`, sorted, with the names of their runs.
 
-    Folders of another kernel on a shared file system are not included.
+    Folders of another kernel on a shared file system, and folders without a lock file, are not included.
     """
     matches = [(path, PARTIAL.fullmatch(path.name)) for path in sorted(parent.glob(".*.partial-*"))]
     return [(path, match["run"]) for path, match in matches if match and _is_stale(path, match["boot"])]
@@ -141,8 +141,8 @@ class Wreck:
     def recordings(self, scratch: Path) -> list[PhaseRecording]:
         """Repair the files of the phases in the folder `scratch`, and return their recordings in order.
 
-        Partial lines are removed, also from the run's events. The requests by node of an unfinished phase are
-        deleted, because only the outcome maps numbers to nodes.
+        Partial lines are removed, also from the run's events in the parent of `scratch`. The requests by node of an
+        unfinished phase are deleted, because only the outcome maps numbers to nodes. The recordings have no hosts.
         """
         _cut(scratch.parent / EVENTS_FILE)
         kept = []
@@ -169,7 +169,7 @@ class BegunPhase:
 
 
 def wrecks(parent: Path) -> Iterator[Wreck]:
-    """Yield the unfinished runs of dead processes in a folder, if their load had begun."""
+    """Yield the `stale` runs in a folder with a readable manifest and a phase with a begun load, sorted by path."""
     for folder, run_id in stale(parent):
         manifest = _read(folder / MANIFEST_FILE)
         wreck = Wreck(folder, run_id, manifest or {})
@@ -190,7 +190,7 @@ def _phases(scratch: Path) -> list[BegunPhase]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if the file is missing or damaged."""
+    """Return the JSON value in a file, which must be an object (not checked); None if it is missing or damaged."""
     try:
         value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -199,7 +199,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _cut(file: Path) -> None:
-    """Remove a partial last line from a file, if the file exists. Reads the whole file."""
+    """Remove a partial last line, without a newline, from a file if it exists. Reads the whole file."""
     if file.exists():
         with file.open("rb+") as lines:
             lines.truncate(lines.read().rfind(b"\n") + 1)

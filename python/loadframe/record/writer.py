@@ -106,7 +106,7 @@ class RunWriter:
     """
 
     def __init__(self, parent: Path, run_id: str):
-        """Prepare to write the run `parent/run_id`, without writing. BadInput for an invalid name of a run."""
+        """Prepare to write the run `parent/run_id`, without writing. BadInput for an invalid name or non-UTF-8 path."""
         if not run_id or run_id.startswith(".") or "/" in run_id or "\0" in run_id:
             raise BadInput(f"invalid run name {run_id!r}", remedy="use a folder name without '/' or a leading '.'")
         require_utf8(parent / run_id)
@@ -220,9 +220,9 @@ class RunWriter:
             self._write_json(schema.MANIFEST_FILE, manifest)
 
     def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
-        """Write the description of a phase whose load begins to `folder`, for recovery if this process dies.
+        """Write the description of a phase whose load begins to its `folder`, for recovery if this process dies.
 
-        LoadframeError if writing fails.
+        Its keys include `phase` (the name) and `start` (s since the run began). LoadframeError if writing fails.
         """
         with self._writing():
             (folder / BEGUN).write_text(json.dumps(phase), encoding="utf-8")
@@ -260,8 +260,8 @@ class RunWriter:
     def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
         """Record a sample at `time` (s since the run began), buffered, and notify subscribers.
 
-        `machine` is the one that the sample is of, None for this one. Infinite values and NaN, which some stores report
-        for a mean of nothing, are left out.
+        `machine` is the name of the source's machine, None if unknown or without a single one. Infinite values and NaN,
+        which some stores report for a mean of nothing, are left out. LoadframeError if writing fails.
         """
         if not math.isfinite(value):
             return
@@ -276,7 +276,7 @@ class RunWriter:
         """Merge the recordings of all phases, delete `scratch`, and return the recordings.
 
         The returned object can be read until `finish`. No phase or sample can be added afterwards. Further calls only
-        return.
+        return. LoadframeError if a recording is damaged or writing fails.
         """
         with self._writing():
             if not self._joined:

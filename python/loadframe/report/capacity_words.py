@@ -19,7 +19,7 @@ PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"
 
 
 def subject_text(slo: Slo) -> str:
-    """Write the subject of the SLO's limit: `p99`, `p99.9 of all requests`."""
+    """Write the limited figure of an SLO by its displayed name: `median`, `p99.9 of all requests`."""
     return slo.subject.replace(slo.percentile, PERCENTILE_NAMES[slo.percentile])
 
 
@@ -29,7 +29,11 @@ def unit_of(over: str) -> str:
 
 
 def slo_text(slo: Slo) -> str:
-    """Write `p99 within 100 ms, fewer than 1 % errors`, after the SLOs of single operations."""
+    """Write the limits of an SLO: `p99 within 100 ms, fewer than 1 % errors`.
+
+    Limits of single operations come first, each as `name: limits`, joined by `; `. The general limits then begin with
+    `others: `. They are omitted if `response` is None.
+    """
     apart = [f"{name}: {slo_text(bounds)}" for name, bounds in slo.operations]
     if slo.response is None:
         return "; ".join(apart)
@@ -39,7 +43,11 @@ def slo_text(slo: Slo) -> str:
 
 
 def rate_text(capacity: Capacity) -> str:
-    """Write `512 to 525` for one search, `512 [480, 560]` for several, `at least 512`, or a dash."""
+    """Write a capacity without its unit (requests/s or users); a dash if its rate is unknown.
+
+    One search gives its bracket, `512 to 525`; several give a 95 % interval, `512 [480, 560]`. A capacity without an
+    upper or lower end is `at least 512` or `at most 512`.
+    """
     if capacity.rate is None:
         return "–"
     if capacity.bracket:
@@ -52,22 +60,30 @@ def rate_text(capacity: Capacity) -> str:
 
 
 def least(capacity: Capacity) -> float:
-    """Return the lower end of a capacity without an upper end: of its interval, or of the only search.
+    """Return the least value of a capacity without an upper end, in requests/s or users.
 
-    In requests/s or users. AssertionError if the capacity has no rate.
+    It is the rate of the only conclusive search, or the low end of the interval of several. The kind of the capacity is
+    not checked. AssertionError if the capacity has no rate.
     """
     assert capacity.rate is not None
     return capacity.rate.value if len(capacity.conclusive) == 1 else capacity.rate.low
 
 
 def counts_documents(capacity: Capacity) -> bool:
-    """Return whether the capacity in documents/s differs from the capacity in requests/s."""
+    """Return whether the capacity in documents/s differs from that in requests/s by more than 0.1 %.
+
+    False if either is unknown.
+    """
     documents, rate = capacity.documents, capacity.rate
     return documents is not None and rate is not None and not math.isclose(documents.value, rate.value, rel_tol=1e-3)
 
 
 def invalid_trials(capacities: Capacities) -> list[str]:
-    """Return lines with the number of invalid trials, their names, and the reasons of the first two."""
+    """Return lines on the invalid trials; an empty list if all are valid.
+
+    The first line has their number among all trials. Two lines with name and reasons of the first two follow, then one
+    line that names the others.
+    """
     invalid = capacities.invalid
     if not invalid:
         return []
@@ -82,7 +98,10 @@ def invalid_trials(capacities: Capacities) -> list[str]:
 
 
 def documents_text(capacity: Capacity) -> str:
-    """Write the capacity in documents/s in the form of `rate_text`; a dash if no documents were counted."""
+    """Write the capacity in documents/s in the form of `rate_text`.
+
+    Write a dash if no documents were counted or the capacity has no rate.
+    """
     documents = capacity.documents
     if documents is None or capacity.rate is None:
         return "–"
@@ -101,7 +120,10 @@ _ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to
 
 
 def sentence(capacity: Capacity, slo: Slo) -> str:
-    """Return the answer for one treatment: its capacity, or why it has none."""
+    """Return the answer for one treatment: its capacity, or why it has none. It begins with the treatment.
+
+    Without levels of a treatment, it begins with the number of nodes. `slo` is not used.
+    """
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
         return f"{name}: the search is not finished. Run the same command again to continue it."
@@ -136,7 +158,11 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
 
 
 def _with_limit(capacity: Capacity, words: str) -> str:
-    """Return the beginning `words` of a sentence, completed by the reason why the capacity is not higher."""
+    """Return `words`, the beginning of a sentence on a capacity, completed by the reason why it is not higher.
+
+    The reason comes from the kind of the capacity, or from the failed trial next above the answer. Without a reason,
+    add only a full stop.
+    """
     kinds = [answer.kind for answer in capacity.conclusive]
     total, open_ended, highest = len(kinds), kinds.count(capacity.kind), kinds.count(Kind.AT_MOST)
     some = f" in {open_ended} of {total} searches" if open_ended < total else ""
@@ -154,7 +180,7 @@ def _with_limit(capacity: Capacity, words: str) -> str:
 
 
 def _open_text(left: ErrorsOpen) -> str:
-    """Write why an error limit is inconclusive, and how many requests would decide it."""
+    """Write why an error limit is inconclusive, and how many requests decide it, or that the trials differ too much."""
     subject = f"Errors of {left.operation}" if left.operation else "Errors"
     words = (
         f"{subject} are inconclusive: {left.failed:,} of {counted(left.due, 'request')} failed where the SLO was met."
@@ -172,12 +198,15 @@ def _level(capacity: Capacity) -> str:
 
 
 def _amount(capacity: Capacity, level: float) -> str:
-    """Write `level` with the unit of the search: `12 users`, `512/s`."""
+    """Write `level` with the unit of the search: `12 users`, or `512/s` for a rate."""
     return counted(level, "user") if capacity.over == USERS else f"{format_count(level)}/s"
 
 
 def _basis(capacity: Capacity) -> str:
-    """Return the caveats of the figure: a single search, or searches without an answer."""
+    """Return the caveats to append to the figure of a capacity; empty without any.
+
+    They are a bracket from one search, searches that found no level that meets the SLO, and those of `_without_answer`.
+    """
     words = " by one search: a bracket, not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)
     if without:
@@ -187,7 +216,10 @@ def _basis(capacity: Capacity) -> str:
 
 
 def _without_answer(capacity: Capacity) -> str:
-    """Write how many searches are unfinished or without an answer; empty if the figure has all of them."""
+    """Write how many searches are unfinished or lack an answer because of invalid trials; empty if none.
+
+    The text begins with a space: ` (of 3 searches 1 is not finished)`.
+    """
     unfinished = sum(search.answer is None for search in capacity.searches)
     invalid = len(capacity.searches) - len(capacity.conclusive) - unfinished
     counts = [
@@ -210,12 +242,12 @@ _ARRIVALS = {
 
 
 def arrivals_sentence(capacities: Capacities) -> str:
-    """Return a sentence on the arrival process of the trials; empty before the first trial."""
+    """Return a sentence on the arrival process of the trials: Poisson, constant or both; empty without trials."""
     return _ARRIVALS.get(capacities.arrivals, "")
 
 
 def limits(capacities: Capacities) -> list[str]:
-    """Return sentences on how to read the figures: when a rate or a number of users passes, and what intervals mean."""
+    """Return sentences on how to read the figures: when a rate or a number of users passes, arrivals, and intervals."""
     users = capacities.bounds.over == USERS
     passes = f"A {'number of users' if users else 'rate'} passes if {slo_text(capacities.slo)}"
     if not users:
@@ -256,7 +288,7 @@ def limits(capacities: Capacities) -> list[str]:
 
 
 def warned_text(capacities: Capacities) -> str:
-    """Return a warning that counts the trials with shifted figures, by cause; empty without any."""
+    """Return a warning that counts, by cause, the valid trials with figures that a rule shifts; empty if none."""
     return f"Beware: {warned.cause}." if (warned := capacities.warned) else ""
 
 
@@ -272,7 +304,10 @@ def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
 
 
 def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
-    """Return the analysis as a JSON document; rates in 1/s, times in s. `demands` are answers with their sentences."""
+    """Return the analysis as a JSON document; times in s, rates in requests/s, or in users if the search varies these.
+
+    `demands` are the answers with their sentences.
+    """
     return {
         "experiment": capacities.folder.description["experiment"],
         "question": capacities.folder.description.get("question"),
@@ -334,7 +369,10 @@ def _own(bounds: Slo) -> dict[str, Any]:
 
 
 def _search(search: Any) -> dict[str, Any]:
-    """Return a search for JSON: its answer, and the rate, outcome and figures of each trial."""
+    """Return a search for JSON: its answer, and the rate, outcome and figures of each trial.
+
+    Rates are in requests/s or users, `response` in s; `errors` and `achieved` are shares of one.
+    """
     answer = search.answer
     return {
         "block": search.block,

@@ -23,7 +23,10 @@ OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that m
 
 
 def quantity(value: float, measure: Measure) -> str:
-    """Write a value of a measure (1/s, s, or a share of errors) with its unit."""
+    """Write a value of a measure with its unit.
+
+    `value` is in 1/s for rates, a share of one for errors (written in %), else in s.
+    """
     if measure.kind == "errors":
         return format_rare(value)
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
@@ -40,14 +43,17 @@ def number(value: float, measure: Measure, low: float | None = None, high: float
 
 
 def _with_unit(value: float, measure: Measure) -> str:
-    """Write a value of a measure for a sentence that stands alone: `1,234 requests/s`."""
+    """Write a value for a sentence that stands alone: a rate as `1,234 requests/s`, others as in `quantity`.
+
+    `value` is in 1/s, s, or for errors a share of one.
+    """
     return f"{format_count(value)} {RATES[measure.kind].unit}" if measure.kind in RATES else quantity(value, measure)
 
 
 def means_cells(contrast: Contrast) -> list[Cell]:
-    """Return a table cell for each group of a contrast, with its mean and interval.
+    """Return a table cell for each group of a contrast, the baseline first, with its mean and 95 % interval.
 
-    Without a finite interval, the cell has the ends that the load generator bounds.
+    Without a finite interval, the small text is `[generator limit]` if the load generator is the reason, else empty.
     """
     measure = contrast.measure
     return [
@@ -63,21 +69,21 @@ def means_cells(contrast: Contrast) -> list[Cell]:
 
 
 def _low_end(low: float, text: str, measure: Measure) -> str:
-    """Return the text of an interval's low end, or `unknown` for an end of 0 or less that is not of errors.
+    """Return `text`, which writes the low end `low` of an interval, or `unknown` if that is 0 or less.
 
-    No time, rate or ratio is zero. `low` is the number behind `text`.
+    No time, rate or ratio is zero; a share of errors can be, so its text stays.
     """
     return UNKNOWN if low <= 0 and measure.kind != "errors" else text
 
 
 def name(contrast: Contrast) -> str:
-    """Return the name of a contrast: its measure, and its treatment if it has one."""
+    """Return the name of a contrast: its measure, and its treatment if it has one, such as `a read p50, nodes 2`."""
     at = treatment_text(contrast.treatment)
     return f"{contrast.measure.name}, {at}" if at else contrast.measure.name
 
 
 def ratio_text(contrast: Contrast) -> str:
-    """Write a contrast's ratio with its interval, `1.1 [1.05, 1.16]`.
+    """Write a contrast's ratio, group over baseline, with its 95 % interval: `1.1 [1.05, 1.16]`.
 
     An end that is not known is `unknown`; without an interval, the text may end with `[generator limit]`.
     """
@@ -95,7 +101,11 @@ def ratio_text(contrast: Contrast) -> str:
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
-    """Return the means of a contrast and its conclusion as a sentence."""
+    """Return the means of a contrast, the change and the conclusion as a sentence.
+
+    The change is relative to the baseline, for errors in percentage points. `comparison` gives the smallest difference
+    that matters.
+    """
     before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
     change = format_change(contrast.ratio.value - 1)
     if contrast.measure.kind == "errors":
@@ -116,7 +126,10 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
 
 
 def open_reason(contrast: Contrast, least: float) -> str:
-    """Return why a contrast is inconclusive; `least` is the smallest difference that matters, a share."""
+    """Return why a contrast is inconclusive; that it is so is not checked.
+
+    `least` is the smallest difference that matters, a share of one. The first reason that applies is returned.
+    """
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
         return "the figures do not show all failures of the store"
@@ -129,9 +142,9 @@ def open_reason(contrast: Contrast, least: float) -> str:
 
 
 def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
-    """Return why a contrast with a finite interval is inconclusive.
+    """Return why a contrast with a finite interval is inconclusive; that it is so is not checked.
 
-    `least` is the smallest difference that matters, a share, and `smallest` its text.
+    `least` is the smallest difference that matters, a share of one, and `smallest` its text.
     """
     ratio = contrast.ratio
     alike, before, after = 1 - least < ratio.low and ratio.high < 1 + least, *contrast.short
@@ -156,7 +169,7 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
 
 
 def open_reasons(comparison: Comparison) -> list[str]:
-    """Return a sentence for each reason of inconclusive comparisons.
+    """Return a sentence for each reason of inconclusive contrasts, in order of first appearance; empty if none.
 
     Its form is `inconclusive (a read p50; a read p99): the reason`.
     """
@@ -169,9 +182,10 @@ def open_reasons(comparison: Comparison) -> list[str]:
 
 
 def _is_wide(log_ratio: float, contrast: Contrast, least: float) -> bool:
-    """Return whether run-to-run variance alone makes the interval inconclusive, without the generator's delays.
+    """Return whether run-to-run variance alone makes the 95 % interval inconclusive, without the generator's delays.
 
-    `log_ratio` is the natural logarithm of the ratio; `least` is the smallest difference that matters, a share.
+    This is so if the interval includes 1 and reaches a difference of `least`, a share of one. `log_ratio` is the
+    natural logarithm of the ratio.
     """
     estimate = contrast.estimate
     half = half_width(estimate.standard_error, estimate.freedom)
@@ -180,7 +194,10 @@ def _is_wide(log_ratio: float, contrast: Contrast, least: float) -> bool:
 
 
 def _survivors(contrast: Contrast) -> str:
-    """Return the end of a sentence that names groups whose failures are not in the figures; empty if none."""
+    """Return the end of a sentence, after `; `, on failures of the store that the figures do not show; empty if none.
+
+    For each group, it gives the number of runs in which the store failed, or says that too many requests failed.
+    """
     sides = zip((contrast.baseline, contrast.label), contrast.failed, contrast.blind, strict=True)
     words = [
         f"the store failed in {counted(failed, 'run')} of {label}" if failed
@@ -191,9 +208,10 @@ def _survivors(contrast: Contrast) -> str:
 
 
 def lead(comparison: Comparison) -> list[str]:
-    """Return the answer: a sentence for each of the first six contrasts of the first measure, then the other measures.
+    """Return the answer: sentences on the first six contrasts of the first measure, then on the other measures.
 
-    If no contrast exists, the sentences say why.
+    Of the other measures, only significant differences have a sentence, one for each group. If no contrast exists, the
+    sentences say why.
     """
     if not comparison.contrasts:
         words = ["No answer: the valid runs of the groups have no measure that can be compared."]
@@ -209,7 +227,7 @@ def lead(comparison: Comparison) -> list[str]:
 def _decided(others: Sequence[Contrast]) -> list[str]:
     """Return a sentence for each group with significant differences among the contrasts `others`.
 
-    For example `new is worse than old in phase a p50.`
+    For example `new is worse than old in phase a p50.` It names at most six worse and six better contrasts.
     """
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
@@ -231,18 +249,18 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
 
 
 def limited_text(comparison: Comparison) -> str:
-    """Return how many runs the load generator limited; empty if none."""
+    """Return how many usable runs the load generator limited, as a sentence; empty if none."""
     bounded = sum(run.bounded for group in comparison.groups for run in group.usable)
     return f"The load generator limited {counted(bounded, 'run')}, which widens the intervals." if bounded else ""
 
 
 def warned_text(comparison: Comparison) -> str:
-    """Return a warning that counts the runs with shifted figures, by cause; empty without any."""
+    """Return a warning that counts, by cause, the valid runs with figures that a rule shifts; empty if none."""
     return f"Beware: {warned.cause}." if (warned := comparison.warned) else ""
 
 
 def inconclusive_text(comparison: Comparison) -> str:
-    """Return how many contrasts are inconclusive; empty if none."""
+    """Return how many contrasts are inconclusive, as a sentence; empty if none."""
     contrasts = comparison.contrasts
     open_ = sum(contrast.outcome == "open" for contrast in contrasts)
     if not open_:
@@ -251,7 +269,7 @@ def inconclusive_text(comparison: Comparison) -> str:
 
 
 def runs_text(comparison: Comparison) -> str:
-    """Return how many runs of each group are used, and how many are left out and why."""
+    """Return how many runs of each group are used, how many failed, and how many are left out and why."""
     return "; ".join(
         f"{group.label}: {counted(len(group.usable), 'run')}{f' ({rest})' if (rest := _unused_text(group)) else ''}"
         for group in comparison.groups
@@ -259,7 +277,10 @@ def runs_text(comparison: Comparison) -> str:
 
 
 def _unused_text(group: Group) -> str:
-    """Write `2 left out: lateness p99 is 3 ms; 1 failed`: runs that are not used; empty if all are used."""
+    """Write `2 left out: lateness p99 is 3 ms; 1 failed` for the runs that are not used; empty if all are used.
+
+    With several reasons, only the most frequent one is named, with its number of runs.
+    """
     parts = []
     if group.left_out:
         (reason, runs), *others = Counter(why(run) for run in group.left_out).most_common()

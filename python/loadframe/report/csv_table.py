@@ -60,10 +60,11 @@ class _Parts:
 
 
 def csv_table(table: Table) -> str:
-    """Return a table as CSV.
+    """Return a table as CSV text with a line of column titles. `table.data`, if given, is written in its place.
 
-    Numbers of cells are written without rounding. A column of numbers is followed by columns for its unit if that
-    differs between rows, for the ends of intervals and for notes, if it has any. Durations are in s, sizes in B.
+    A column of numbers is followed by columns for its unit if that differs between rows, for the ends of intervals and
+    for notes, if it has any. Numbers are unrounded if the cell has a `Number`. The first `names` columns stay words.
+    Durations are in s, sizes in B. A dash becomes empty.
     """
     table = table.data or table
     columns: list[tuple[str, Sequence[str]]] = []
@@ -79,26 +80,37 @@ def csv_table(table: Table) -> str:
 
 
 def _inert(text: str) -> str:
-    """Return printable text that spreadsheets do not evaluate: an apostrophe stands before a formula."""
+    """Return printable text that spreadsheets do not evaluate: an apostrophe stands before a formula.
+
+    A text is taken for a formula if it begins with `=`, `@`, or a sign without a number. Control characters are
+    removed; carriage returns become line feeds.
+    """
     text = printable(re.sub(r"\r\n?", "\n", text))  # The writer quotes no lone carriage return.
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _unique(titles: Sequence[str]) -> Iterator[str]:
-    """Yield each title; a title of several columns follows the title of the column before it: `first mean`."""
+    """Yield each title; a repeated title is preceded by the title of its left neighbour: `first mean`."""
     for before, title in zip(("", *titles), titles, strict=False):
         yield title if titles.count(title) == 1 else f"{before} {title}".strip()
 
 
 def _words(title: str, cells: Sequence[Cell]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield title and texts of a column of words, and of a column for its small texts if it has any."""
+    """Yield title and texts of a column of words, and of a column `TITLE note` if any cell has small text.
+
+    A dash becomes empty.
+    """
     yield title, ["" if cell.text == _DASH else cell.text for cell in cells]
     if any(cell.small for cell in cells):
         yield f"{title} note", [cell.small for cell in cells]
 
 
 def _numbers(title: str, parts: Sequence[_Parts]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield titles and texts of a column of numbers, and of its columns for unit, ends of intervals and notes."""
+    """Yield titles and texts of a column of numbers, and of its columns for unit, ends of intervals and notes.
+
+    A unit that all numbers share is added to the titles in parentheses. The other columns appear only if a row needs
+    them.
+    """
     units = {part.unit for part in parts for number in part.numbers if not number.fits_any_unit}
     unit = f" ({min(units)})" if len(units) == 1 and units != {""} else ""
     yield title + unit, [_text(part.value) for part in parts]
@@ -117,14 +129,21 @@ def _text(number: _Number | None) -> str:
 
 
 def _numeric(cells: Sequence[Cell]) -> list[_Parts] | None:
-    """Return the parts of a column's cells; None if a cell holds words, or no cell a number."""
+    """Return the parts of a column's cells; None if a cell holds words, or if no cell holds a number.
+
+    A cell with a `Number` counts as a number, whatever its text.
+    """
     parts = [_exact(cell, cell.number) if cell.number else _parts(cell) for cell in cells]
     known = [part for part in parts if part is not None]
     return known if len(known) == len(parts) and any(any(part.numbers) for part in known) else None
 
 
 def _parts(cell: Cell) -> _Parts | None:
-    """Read the text of a cell: a number, a range, or nothing. Return None if it holds words."""
+    """Read the text of a cell. Return None if it holds words.
+
+    A number becomes the value, with the interval in the small text. A range, `at most`, `<`, `at least` or `>` become
+    ends without a value. Empty text and a dash have no value.
+    """
     low, high, note = _interval(cell.small)
     text = cell.text.strip()
     if text in ("", _DASH):
@@ -146,7 +165,11 @@ def _parts(cell: Cell) -> _Parts | None:
 
 
 def _exact(cell: Cell, number: Number) -> _Parts:
-    """Return a cell's unrounded `number` and its interval; words in the cell's text become the note."""
+    """Return a cell's unrounded `number` and the ends of its interval.
+
+    The note is the text in parentheses at the end of the cell's text, else the text behind the interval in its small
+    text.
+    """
     value, low, high = (
         None if end is None else _Number(repr(float(end)).removesuffix(".0"), number.unit)
         for end in (number.value, number.low, number.high)
@@ -158,7 +181,8 @@ def _exact(cell: Cell, number: Number) -> _Parts:
 def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
     """Return the ends of an interval such as `[1.2 ms, 3 ms]*`, and the text after it.
 
-    Other text becomes the third value, without thousands separators if it is a number; the ends are then None.
+    `[3 ms]` has two equal ends; an end `unknown` is None. Other text becomes the third value, without thousands
+    separators if it is a number; the ends are then None.
     """
     match = re.fullmatch(r"\[(.+?)(?:, (.+))?\](.*)", small)
     if match is None:
@@ -170,7 +194,10 @@ def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
 
 
 def base_value(text: str) -> float:
-    """Return the number of a quantity such as `3 min 20 s` in the base unit. ValueError for other text."""
+    """Return the number of a quantity such as `3 min 20 s` in its base unit (s, B, bit/s, 1/s; a % stays in percent).
+
+    ValueError for other text.
+    """
     number = _quantity(text)
     if number is None:
         raise ValueError(f"{text!r} is not a quantity")
@@ -178,7 +205,10 @@ def base_value(text: str) -> float:
 
 
 def _quantity(text: str) -> _Number | None:
-    """Convert a number with its unit, such as `3 min 20 s`, to the base unit. Return None for other text."""
+    """Convert a number with its unit, such as `3 min 20 s`, to the base unit: s, B, bit/s, 1/s or %.
+
+    `documents/s` and the like stay. Return None for other text.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None

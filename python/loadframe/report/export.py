@@ -77,10 +77,11 @@ _LATEX = {
 def export(
     page: Page, manifests: Sequence[Manifest], caveat: str, folder: Path, formats: Sequence[str]
 ) -> tuple[list[Path], str]:
-    """Write the plots and tables of a page in these formats, `answer.txt` and `software.bib`.
+    """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
-    Return the files, and the answer for a quotation. `caveat` says which runs count, or whether the run is valid.
-    BadInput if the folder is not writable, or vl-convert is missing for PDF or PNG.
+    Create the folder and replace existing files. Return the files, and the answer for a quotation: the first line of
+    `answer.txt`. `caveat` says which runs count, or whether the run is valid. BadInput if the folder is not writable,
+    or vl-convert is missing for PDF or PNG.
     """
     files = {
         f"{name}.{'tex' if kind == 'latex' else kind}": content
@@ -102,7 +103,11 @@ def export(
 
 
 def _conditions(manifests: Sequence[Manifest]) -> str:
-    """Write `Measured with Loadframe 0.3.0: workload nyc_taxis on opensearch 3.8.0, 2026-11-27.`"""
+    """Write `Measured with Loadframe 0.3.0: workload nyc_taxis on opensearch 3.8.0, 2026-11-27.`
+
+    Different versions, workloads and stores are joined by ` and `, the first and last day by ` to `. Unknown parts are
+    omitted.
+    """
     days = sorted({manifest.started[:10] for manifest in manifests if manifest.started})
     tools = _listed(f"Loadframe {manifest.versions.loadframe}" for manifest in manifests)
     workloads = _listed(manifest.workload.name or "" for manifest in manifests)
@@ -114,12 +119,15 @@ def _conditions(manifests: Sequence[Manifest]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Join the distinct names that are not empty by ` and `."""
+    """Join the distinct names that are not empty by ` and `, in order of first appearance."""
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
 def bibliography(manifests: Sequence[Manifest]) -> str:
-    """Return BibTeX entries of Loadframe, the stores and Python, each with its version."""
+    """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
+
+    The day is that of the first of `manifests` with this version.
+    """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
         day = (manifest.started or "")[:10]
@@ -149,7 +157,11 @@ def _bibtex(text: str) -> str:
 
 
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the file name (without suffix) and content of each plot in the format `kind`, one and two columns wide."""
+    """Yield the file name (without suffix) and content of each plot in the format `kind`: pdf, svg or png.
+
+    Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. Of figures with the same name, only the
+    last counts.
+    """
     taken: set[str] = set()
     for figure in {figure.name: figure for figure in figures}.values():
         # Names can differ in capitals only, such as names of runs.
@@ -160,7 +172,10 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _converted(svg: str, kind: str) -> bytes:
-    """Convert an SVG drawing, 96 pixels per inch, to the format `kind`. BadInput for PDF and PNG without vl-convert."""
+    """Return an SVG drawing (96 pixels per inch) in the format `kind`: pdf, svg or png (300 dpi).
+
+    BadInput for PDF and PNG without vl-convert.
+    """
     sides = [int(number) / _PIXELS for number in re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]]
     # The converter takes a pixel for a point.
     width, height = (f"{side:.4g}in" if kind == "svg" else f"{_POINTS * side:.5g}" for side in sides)
@@ -180,7 +195,10 @@ def _converted(svg: str, kind: str) -> bytes:
 
 
 def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the file name and content of each table, or of each of its parts. `kind` is csv or latex."""
+    """Yield the file name (without suffix) and content of each table, or of each of its LaTeX parts.
+
+    `kind` is csv or latex.
+    """
     taken: set[str] = set()
     for title, table in tables:
         names = _free_names(_file_name(title), taken)
@@ -191,7 +209,7 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
 
 
 def _free_names(name: str, taken: set[str]) -> Iterator[str]:
-    """Yield `name`, `name-2`, `name-3` and so on without the names in `taken`, and add them to it."""
+    """Yield `name`, `name-2`, `name-3` and so on without end, but none in `taken`; add each yielded name to `taken`."""
     for number in count(1):
         free = name if number == 1 else f"{name}-{number}"
         if free not in taken:
@@ -203,7 +221,8 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
     """Return name and LaTeX text of each part of a table, in the largest size and longest lines that fit.
 
     A table wider than a column gets the environment for the width of the page. Larger tables have several parts. Each
-    part has one of `names`, which is also its label. The text needs the package booktabs.
+    part has one of `names`, which is also its label. Texts above 40 characters become notes, except in the first
+    column. The text needs the package booktabs.
     """
     long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
     notes = _Notes(_merged(long))
@@ -226,7 +245,10 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
 
 
 def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[str]:
-    """Return the LaTeX lines of a table or of a part of it, with its caption, label and notes."""
+    """Return the LaTeX lines of a table or of a part of it, with its caption, the label `tab:LABEL`, and its notes.
+
+    The first row of `part` is the head. `caption` is escaped here; `label` is not.
+    """
     gaps = [rf" \addlinespace[{_ROW_GAP:g}pt]" * (max(map(len, row)) > 1) for row in part.rows]
     # Rules have their own gaps.
     gaps[0] = gaps[-1] = ""
@@ -277,11 +299,14 @@ class _Notes:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Return the number of a text's note, from 1; a new text gets the next number."""
+        """Return the number of a text's note, from 1; a new note gets the next number.
+
+        Texts with the same entry in `merged` share a note.
+        """
         return self._numbers.setdefault(self.merged.get(text, text), len(self._numbers) + 1)
 
     def of(self, rows: _Rows) -> list[tuple[str, int]]:
-        """Return the notes that `rows` refer to, as (text, number), in the order of their numbers."""
+        """Return the notes that `rows` refer to, as (text, number), by ascending number."""
         named = {part.note for row in rows for cell in row for part in cell}
         return [(text, number) for text, number in self._numbers.items() if number in named]
 
@@ -303,13 +328,19 @@ def _merged(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _range(quantities: Sequence[str]) -> str:
-    """Write the smallest and largest of some quantities: `3 ms to 64 ms`; a single quantity stays as it is."""
+    """Write the smallest and largest of some quantities: `3 ms to 64 ms`; a single quantity stays as it is.
+
+    ValueError for a text that is not a quantity.
+    """
     ordered = sorted(set(quantities), key=base_value)
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def _parts(cell: Cell, notes: _Notes | None) -> list[_Part]:
-    """Return the parts of a cell. Long parts are added to `notes`, if given, and leave their numbers."""
+    """Return a cell's text and small text as parts, without empty ones.
+
+    With `notes`, a text above 40 characters is added to them, and its number to the part before it or to an empty part.
+    """
     parts: list[_Part] = []
     for text in filter(None, (cell.text, cell.small)):
         if notes is None or len(text) <= _LONG:
@@ -341,10 +372,11 @@ class _Layout:
 
 
 def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
-    """Return the layout of a table whose first row is its head; several layouts if it has too many columns.
+    """Return the layout of a table with its head as first row; several layouts if it has too many columns.
 
-    `names` is the number of first columns with names, which each part repeats. A table that is taller than a page in
-    one column spans both columns; if it is taller in both, it gets the layout of least height.
+    `names` is the number of first columns with names; each part repeats them, or the first column if 0. A table that is
+    taller than a page in one column spans both columns; if it is taller in both, it gets the layout of least height. If
+    columns cannot be divided further, the layout may be too wide.
     """
     fitting: list[_Layout] = []
     sides = "".join("l" if at < names else "r" for at in range(len(rows[0])))
@@ -374,7 +406,10 @@ def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
 
 
 def _pages(layout: _Layout, notes: _Notes) -> list[_Rows]:
-    """Return the rows of each page of a table, without its head, so that rows and notes fit the page's height."""
+    """Return the rows of each page of a table, without its head, so that rows and notes fit the page's height.
+
+    A row that alone exceeds the height gets its own page. A table without rows has one empty page.
+    """
     head, *body = layout.rows
     pages: list[_Rows] = [[]]
     for row in body:
@@ -385,7 +420,11 @@ def _pages(layout: _Layout, notes: _Notes) -> list[_Rows]:
 
 
 def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
-    """Return the lines of a cell: its parts in one line if they have at most `most` characters, else broken."""
+    """Return the lines of a cell, broken to at most `most` characters; a longer word is not broken.
+
+    Two parts share a line if they fit, after a colon, or after a space before an interval. Numbers stay with their
+    units.
+    """
     if len(parts) > 1 and sum(len(part.text) for part in parts) + 2 <= most:
         separator = " " if parts[1].text.startswith(("[", "of ", "over ")) else ": "
         return [_Part(separator.join(part.text for part in parts), parts[-1].note)]
@@ -403,14 +442,17 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
 
 
 def _ems(line: _Part) -> float:
-    """Estimate the width of a line in em, including the number of its note."""
+    """Estimate the width of a line in em, the unit of the font's size, including the number of its note."""
     # LaTeX drops spaces at the end of a line.
     powers = 0.8 * len(_POWER.findall(line.text))
     return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or "")) + powers
 
 
 def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
-    """Return the lines of the cell in column `at` as LaTeX, several lines as a table in it. `side` is l or r."""
+    """Return the lines of the cell in column `at` (from 0) as LaTeX, several lines as a table in it.
+
+    `side` is l or r.
+    """
     texts = [_latex(line.text) + (f"$^{{{line.note}}}$" if line.note else "") for line in lines]
     # After a line break, LaTeX would read a bracket as the option of the break.
     texts = [f"{{[}}{text[1:]}" if text.startswith("[") and (number or not at) else text
@@ -421,7 +463,11 @@ def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
 
 
 def _latex(text: str, *, breaks: bool = False) -> str:
-    """Return a text escaped for LaTeX; with `breaks`, lines may also end inside of paths and names with underscores."""
+    """Return a text escaped for LaTeX, in one line.
+
+    With `breaks`, the line may be broken inside paths and names with underscores. White space is collapsed, and control
+    characters are removed. `9e-08` becomes a power of ten, `us` after a number µs.
+    """
     if breaks:
         text = _BREAK.sub("\N{ZERO WIDTH SPACE}", text)
     escaped = "".join(_LATEX.get(sign, sign) for sign in printable(" ".join(text.split())))

@@ -17,7 +17,10 @@ NAMES = {"linear": "linear", "gustafson": "Gustafson", "amdahl": "Amdahl", "usl"
 
 
 def sentence(fit: ScalabilityFit, unit: str = "") -> str:
-    """Return the conclusion of a fit, and in weak scaling the scaled speed-up by Gustafson's law."""
+    """Return the conclusion of a fit, and in weak scaling the scaled speed-up by Gustafson's law.
+
+    `unit` is the unit of throughputs, such as `requests/s`; empty omits it.
+    """
     return " ".join([_sentence(fit, unit), *scaled_sentences(fit)])
 
 
@@ -38,7 +41,11 @@ def scaled_sentences(fit: ScalabilityFit) -> list[str]:
 
 
 def _sentence(fit: ScalabilityFit, unit: str) -> str:
-    """Describe the best model over the measured sizes; `unit` is the unit of throughputs, such as `requests/s`."""
+    """Write where throughput peaks, or how it grows over the measured sizes by the best model.
+
+    Write instead that the data are inconclusive, if the best model is not settled. `unit` is the unit of throughputs,
+    such as `requests/s`; empty omits it.
+    """
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
     if not tells(fit):
@@ -57,7 +64,7 @@ def _sentence(fit: ScalabilityFit, unit: str) -> str:
 def _growth(fit: ScalabilityFit, measured: str, tail: str) -> str:
     """Write how throughput grows by the best model, as the middle of a sentence.
 
-    `measured` is the text of the range of sizes, `tail` the unit after a space.
+    `measured` is the text of the range of sizes; `tail` is the unit of throughputs after a space, or empty.
     """
     best = fit.best_model
     per_unit = f"{estimate_text(best.parameters['lambda'])}{tail}"
@@ -78,7 +85,10 @@ def _growth(fit: ScalabilityFit, measured: str, tail: str) -> str:
 
 
 def _peak_clause(fit: ScalabilityFit) -> str:
-    """Write why the report shows no peak: none exists, it is too far away, or the data are inconclusive."""
+    """Write why the report shows no peak: none exists, it is too far away, or the data are inconclusive.
+
+    The fit must have no peak to show.
+    """
     if fit.standing == "none":
         return f"no peak up to {format_count(fit.largest)} {fit.over}"
     if fit.standing == "beyond":
@@ -98,7 +108,10 @@ def _peak_clause(fit: ScalabilityFit) -> str:
 
 
 def _fall(fit: ScalabilityFit) -> str:
-    """Write the change of throughput on the ceiling of the hard knee, from its first to its last size, if known."""
+    """Write the change of throughput from the first to the last size on the ceiling of the hard knee.
+
+    It begins with `: it changes by` and has a 95 % interval; empty if the fit has no ceiling.
+    """
     if fit.ceiling is None:
         return ""
     change, ends = fit.ceiling.change, f"from {format_count(fit.ceiling.first)} to {format_count(fit.ceiling.last)}"
@@ -107,12 +120,12 @@ def _fall(fit: ScalabilityFit) -> str:
 
 
 def tells(fit: ScalabilityFit) -> bool:
-    """Return whether the fit has a conclusion on how throughput grows."""
+    """Return whether the fit has a conclusion on how throughput grows: its best model is settled."""
     return fit.best_model.settled
 
 
 def _causes(model: ModelFit) -> str:
-    """Write the contention, and the coherency if the model has it, with their intervals."""
+    """Write the contention (sigma), and the coherency (kappa) if the model has it, in % with their intervals."""
     words = [f"contention {percent_text(model.parameters['sigma'])}"]
     if "kappa" in model.parameters:
         words.append(f"coherency {percent_text(model.parameters['kappa'])}")
@@ -120,7 +133,10 @@ def _causes(model: ModelFit) -> str:
 
 
 def _ceiling(model: ModelFit, tail: str) -> str:
-    """Write the throughput lambda/sigma that Amdahl's law approaches; empty if sigma may be 0. `tail` is the unit."""
+    """Write the throughput lambda/sigma that Amdahl's law approaches; empty if the interval of sigma reaches 0.
+
+    `tail` is the unit of throughputs after a space, or empty.
+    """
     lam, sigma = model.parameters["lambda"], model.parameters["sigma"]
     if sigma.low <= 0:
         return ""
@@ -132,7 +148,10 @@ _PARAMETERS = ("lambda", "serial", "sigma", "kappa", "ceiling")
 
 
 def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
-    """Print the conclusion, the models and the warnings of a fit; `unit` is the unit of throughputs."""
+    """Print the conclusion, the models, the throughput measured at size 1 if any, and the warnings of a fit.
+
+    `unit` is the unit of throughputs.
+    """
     console.print(Text(sentence(fit, unit)), style="bold")
     console.print()
     console.print(models_table(fit))
@@ -142,7 +161,10 @@ def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
 
 
 def models_table(fit: ScalabilityFit) -> Table:
-    """Return a table with a column for each model: parameters with 95 % intervals, and goodness of fit."""
+    """Return a table with a column for each model: parameters with 95 % intervals, and goodness of fit.
+
+    The best model has an arrow and the others are dim. The last row is the error of a prediction of the largest size.
+    """
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("")
     models = list(fit.models.values())
@@ -179,5 +201,5 @@ def _two_lines(estimate: Estimate | None) -> str:
 
 
 def _error(model: ModelFit) -> str:
-    """Write the relative error of the prediction at the largest size from the others; empty if unknown."""
+    """Write the relative error, in %, of a prediction of the largest size from the others; empty if unknown."""
     return "" if model.extrapolation_error is None else format_change(model.extrapolation_error)

@@ -41,7 +41,11 @@ def headline(gate: Gate) -> str:
 
 
 def junit(gate: Gate) -> str:
-    """Return the checks as a JUnit test suite: a regression is a failure, an inconclusive check an error."""
+    """Return the checks as JUnit XML with one test suite: a regression is a failure, an inconclusive check an error.
+
+    If the gate is inconclusive although no check is, an error `everything was measured` is added. Warnings go to
+    `system-err`.
+    """
     suite = ET.Element(
         "testsuite",
         name="loadframe gate",
@@ -69,7 +73,10 @@ def junit(gate: Gate) -> str:
 
 
 def xml_text(root: ET.Element) -> str:
-    """Return an XML document, indented, without the control characters that XML does not allow. Changes `root`."""
+    """Return an XML document with its declaration, indented, without the control characters that XML does not allow.
+
+    Changes `root` in place.
+    """
     for element in root.iter():
         # In the whole document, the end of an escape sequence could be markup.
         element.text = element.text and printable(element.text)
@@ -95,12 +102,12 @@ def markdown(gate: Gate) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape text for one line of Markdown: no HTML, markup, link or mention."""
+    """Escape text for one line of Markdown: no HTML, markup, link or mention. White space is collapsed."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
 
 
 def _nothing_else_says(gate: Gate) -> bool:
-    """Return whether the gate is inconclusive although no check is."""
+    """Return whether the gate is inconclusive although no single check is."""
     return gate.standing == "undecided" and not any(check.standing == "undecided" for check in gate.checks)
 
 
@@ -111,7 +118,7 @@ def _name(check: Check) -> str:
 
 
 def _means(check: Check) -> tuple[str, str]:
-    """Return the texts of both groups' means, before and now; two empty texts without a contrast.
+    """Return the texts of both groups' means with units, before and now. Return two empty texts without a contrast.
 
     They lack the adjustment for blocks and sessions that the change has.
     """
@@ -126,7 +133,7 @@ _TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}
 
 
 def print_gate(gate: Gate, console: Console | None = None) -> None:
-    """Print a gate's checks and its outcome, on standard output unless another console is given."""
+    """Print a gate's outcome, checks and warnings, on standard output unless another console is given."""
     console = console or PrintableConsole()
     console.print(Text(headline(gate), style=_TONES[gate.standing]))
     if gate.checks:

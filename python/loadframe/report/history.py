@@ -30,7 +30,7 @@ _NAMED = 8
 
 
 def _speed(rate: float) -> str:
-    """Write a rate in bytes/s as MB/s."""
+    """Write a rate in bytes/s as MB/s (millions of bytes)."""
     return f"{format_count(rate / 1e6)} MB/s"
 
 
@@ -43,7 +43,10 @@ _REFERENCES: dict[str, tuple[str, float, Callable[[float], str]]] = {
 
 
 def history_page(history: History) -> Page:
-    """Return the HTML page of a history, with plots of at most 40 measures."""
+    """Return the HTML page of a history. It draws at most 40 measures, those with changes first.
+
+    With many points it draws fewer measures, about 3,000 points in total, but at least two measures.
+    """
     lines = sorted(history.lines, key=lambda line: not line.changes)
     drawn = lines[: max(2, min(_DRAWN, _DRAWN_POINTS // max(len(history.points), 1)))]
     figures = [_figure(history, line, f"h{index}") for index, line in enumerate(drawn)]
@@ -66,14 +69,20 @@ def history_page(history: History) -> Page:
 
 
 def _unchanged_title(short: Sequence[bool]) -> str:
-    """Return the heading of measures without changes; `short` says of each whether it has too few points for one."""
+    """Return the heading of measures without changes.
+
+    `short` says of each whether it has too few points for a change.
+    """
     if short and all(short):
         return "Measures with too few points"
     return "Measures without a change, or with too few points" if any(short) else "Measures without a change"
 
 
 def sentences(history: History) -> list[str]:
-    """Return the answer: the changes, and the newest commit if a gate stopped it."""
+    """Return the answer: the changes, and the failed checks of the newest commit if a gate stopped it.
+
+    A gate stops a commit by a regression that nobody accepted.
+    """
     stopped = [point.gate for point in _newest(history) if point.gate and not point.accepted]
     stopped = [gate for gate in stopped if gate.outcome == "regression"]
     checks = ", ".join(dict.fromkeys(name for gate in stopped for name in gate.failed))
@@ -82,9 +91,9 @@ def sentences(history: History) -> list[str]:
 
 
 def _newest(history: History) -> list[Point]:
-    """Return the last point of the newest commit for each store, workload and treatment.
+    """Return the last point of the newest commit for each store, workload and treatment, in order of first appearance.
 
-    Only the newest point if that has no commit; empty without points.
+    Return only the newest point if that has no commit; an empty list without points.
     """
     if not history.points:
         return []
@@ -97,7 +106,7 @@ def _newest(history: History) -> list[Point]:
 def _of_changes(history: History) -> list[str]:
     """Return sentences: the number of changes, and the newest change of each of the first six measures not accepted.
 
-    Without changes, one sentence that says so, or that points or measurements are missing.
+    Without changes, the sentences say so, or that points or measurements are missing.
     """
     points = counted(len(history.points), "point")
     if not history.lines:
@@ -133,12 +142,12 @@ def _no_change(history: History, line: Line) -> str:
 
 
 def _when(point: Point) -> str:
-    """Return the date and time of a point to the minute, as recorded: `2026-11-29 20:05`."""
+    """Return the date and time of a point to the minute, in the time zone as recorded: `2026-11-29 20:05`."""
     return point.time[:16].replace("T", " ")
 
 
 def changes_table(changes: Sequence[Change]) -> Table:
-    """Return a row for each change, the newest first."""
+    """Return a table with a row for each change, in the given order."""
     rows = [
         [
             Cell(_name(change)),
@@ -192,18 +201,27 @@ def _runs_text(point: Point) -> str:
 
 
 def _name(change: Change) -> str:
-    """Write the measure of a change, and the title of its line; without one, its treatment if it has one."""
+    """Write the measure of a change, and after a comma the title of its line.
+
+    A line without a title has its treatment instead, if any.
+    """
     return ", ".join(filter(None, [change.measure.name, change.title or treatment_text(change.treatment)]))
 
 
 def _axis(history: History) -> Axis:
-    """Return the x axis: one place for each point, labelled by the first digits of its commit."""
+    """Return the x axis: one place for each point, its number, labelled by the first seven digits of its commit.
+
+    A point without a commit has its own label.
+    """
     labels = [(float(point.number), point.commit[:7] if point.commit else point.label) for point in history.points]
     return Axis("commit, in order of time", range=(0.5, len(labels) + 0.5), ticks=labels, grid=False)
 
 
 def _figure(history: History, line: Line, name: str) -> Figure:
-    """Draw a measure: its points, the levels between changes, and a rule at each change. `name` identifies the plot."""
+    """Draw a measure: its points, the levels between changes, and a rule before each change.
+
+    `name` identifies the plot. Rates are drawn in 1/s, times in ms.
+    """
     scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
     x = [float(point.number) for point in line.points]
     texts = [
@@ -241,7 +259,10 @@ def _figure(history: History, line: Line, name: str) -> Figure:
 
 
 def _levels(line: Line, scale: float) -> Trace:
-    """Return a trace of the geometric means between changes, times `scale`, with a gap at each change."""
+    """Return a trace of the geometric means between changes, times `scale`, with a gap at each change.
+
+    The line must have a change. `scale` converts values (1/s or s) to the unit of the plot.
+    """
     x: list[float | None] = []
     y: list[float] = []
     levels = [line.changes[0].step.before, *(change.step.after for change in line.changes)]
@@ -255,7 +276,10 @@ def _levels(line: Line, scale: float) -> Trace:
 
 
 def _machine(history: History) -> Sections:
-    """Return the section of the machine's references; empty if no run and no gate recorded one."""
+    """Return the section `Machine` with a table and a plot of its references; empty if none was recorded.
+
+    The plot has CPU time in ms, disk and network in MB/s.
+    """
     panels: list[Panel] = []
     traces: list[Trace] = []
     for name in REFERENCES:
@@ -298,7 +322,10 @@ def _machine(history: History) -> Sections:
 
 
 def print_history(history: History, console: Console | None = None) -> None:
-    """Print a history, on standard output unless another console is given."""
+    """Print a history, on standard output unless another console is given.
+
+    It has the answer, the table of changes, the range of each reference of the machine, skipped folders and warnings.
+    """
     console = console or PrintableConsole()
     first, *others = sentences(history)
     console.print(Text(first, style="bold"))

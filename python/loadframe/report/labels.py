@@ -34,7 +34,10 @@ UNKNOWN = "unknown"
 
 
 def pacing_text(stream: "StreamSummary") -> str:
-    """Write `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`, `0 to 9/s in stages, constant`."""
+    """Write the load model of a stream: `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`.
+
+    A level with stages is `0 to 9/s in stages`. A stream with a source is `events of NAME on 4 workers`.
+    """
     if stream.source is not None:
         return f"events of {stream.source} on {counted(stream.workers, 'worker')}"
     if stream.rate is not None:
@@ -52,7 +55,7 @@ def pacing_text(stream: "StreamSummary") -> str:
 
 
 def _level_text(level: "Level") -> str:
-    """Write a number, or for a level with stages its range: `1 to 8`."""
+    """Write a number, or for a level with stages the range from its least to its greatest value: `1 to 8`."""
     if not isinstance(level, Mapping):
         return format_count(level)
     levels = [level["from"], *(stage["to"] for stage in level["stages"])]
@@ -60,14 +63,17 @@ def _level_text(level: "Level") -> str:
 
 
 def load_text(phase: "PhaseSummary") -> str:
-    """Write the load model of a phase; with several streams, of each by its name."""
+    """Write the load model of a phase; with several streams, of each after its name, joined by semicolons."""
     if len(phase.streams) == 1:
         return pacing_text(phase.streams[0])
     return "; ".join(f"{stream.name}: {pacing_text(stream)}" for stream in phase.streams)
 
 
 def closed_text(phases: "Sequence[PhaseSummary]") -> str:
-    """Return a sentence on the bias of a closed loop on percentiles; empty if all measured phases are open."""
+    """Return a sentence on the bias of a closed loop on percentiles; empty if all measured streams are open.
+
+    Measured are the phases that do not prepare; all phases if each prepares.
+    """
     measured = [phase for phase in phases if not phase.prepares] or phases
     if all(stream.is_open for phase in measured for stream in phase.streams):
         return ""
@@ -79,7 +85,7 @@ def closed_text(phases: "Sequence[PhaseSummary]") -> str:
 
 
 def cluster_text(store: "RecordedStore") -> str:
-    """Write `opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB`."""
+    """Write `opensearch 3.8.0, 2 nodes, each 0.5 CPUs and 1 GiB`, without the parts that are not recorded."""
     words = [" ".join(filter(None, (store.kind, store.version)))]
     if store.nodes:
         words.append(format_nodes(store.nodes))
@@ -99,7 +105,11 @@ def limits_text(limits: "RecordedLimits") -> str:
 
 
 def cores_text(numbers: Sequence[int] | None, per_node: int | None) -> str:
-    """Write the cores of nodes: `on core 0`, `on cores 0, 1`, `on a dedicated core`; empty for all cores."""
+    """Write the cores of nodes: `on core 0`, `on cores 0, 1`, `on a dedicated core of 0, 1`; empty for all cores.
+
+    `numbers` are the core numbers that nodes share; None or empty is all. `per_node` is the number of dedicated cores
+    of each node; None or 0 is none.
+    """
     listed = ", ".join(map(str, numbers or ()))
     if per_node:
         apart = "on a dedicated core" if per_node == 1 else f"on {per_node} dedicated cores"
@@ -108,12 +118,15 @@ def cores_text(numbers: Sequence[int] | None, per_node: int | None) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Write a duration, or a dash for None."""
+    """Write a duration with its unit, such as `12.3 ms`, or a dash for None."""
     return "–" if seconds is None else format_duration(seconds)
 
 
 def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
-    """Write the ends of a percentile's 95 % interval: `unknown` without a bound, empty without a percentile."""
+    """Return the texts of both ends of a percentile's 95 % interval, such as `12.3 ms`.
+
+    An end without a bound is `unknown`; both are empty for None.
+    """
     if percentile is None:
         return "", ""
     low, high = (UNKNOWN if end is None else format_duration(end) for end in percentile.ends)
@@ -121,7 +134,10 @@ def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
 
 
 def interval_text(percentile: "Percentile | None") -> str:
-    """Write a percentile's 95 % interval, with `*` if few requests are slower; empty without a percentile."""
+    """Write a percentile's 95 % interval, `[1.2 ms, 3 ms]`, with `*` if few requests are slower; empty for None.
+
+    Ends that read alike are written once.
+    """
     if percentile is None:
         return ""
     ends = dict.fromkeys(ends_text(percentile))
@@ -146,7 +162,7 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
 
 
 def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[str, Figures]]":
-    """Yield name and figures of each operation, followed by those of its parts, such as the pages of a scroll.
+    """Yield name and figures of each operation, each followed by its parts, such as the pages of a scroll.
 
     The name of a part begins with `· `.
     """
@@ -165,16 +181,19 @@ def _operation(figures: "Figures") -> "OperationFigures | None":
 
 
 def with_failures(operation: "Figures") -> "Latency | None":
-    """Return the response times of all requests; unanswered ones count with their wait so far.
+    """Return the response times of all requests, successful or not; unanswered ones count with their wait so far.
 
-    None if every request succeeded, and in an older run.
+    Return None if all requests succeeded, or if the run did not record these times (earlier versions).
     """
     whole = _operation(operation)
     return operation.all if operation.errors or (whole and whole.in_flight_at_end) else None
 
 
 def errors_text(figures: "Figures") -> str:
-    """Write the failures of an operation or a part by class: `3 timeout, 1 rejected`; empty without any."""
+    """Write the failures of an operation or a part by class: `3 timeout, 1 rejected`; empty without any.
+
+    For an operation, dropped and unanswered requests follow.
+    """
     words = [f"{format_count(count)} {kind}" for kind, count in figures.errors.items()]
     operation = _operation(figures)
     if operation and operation.dropped:
@@ -185,7 +204,10 @@ def errors_text(figures: "Figures") -> str:
 
 
 def messages_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the most frequent failures of each operation: `120 of ask failed with 401 (client): token expired`."""
+    """Return texts for at most three failures of each operation, the most frequent first.
+
+    Form: `120 of ask failed with 401 (client): token expired`.
+    """
     return [
         f"{format_count(message.count)} of {name} failed with"
         f" {'' if message.status is None else f'{message.status} '}({message.error}): {message.message}"
@@ -201,7 +223,7 @@ def reconnects_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def retries_texts(phase: "PhaseSummary") -> list[str]:
-    """Return a text with the number of retries for each operation of a phase that has any."""
+    """Return a text for each operation of a phase that had retries, with their number."""
     return [
         f"{counted(operation.retries, 'retry', 'retries')} of {name}: response times include the back-off"
         for name, operation in phase.operations.items()
@@ -210,7 +232,7 @@ def retries_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def setup_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the set-up times of a phase's connections; empty if none is recorded."""
+    """Return a text with p50, p99 and maximum of the set-up times of connections; no text if none is recorded."""
     setup = phase.setup
     if setup is None or not setup.count or setup.p50 is None or setup.p99 is None or setup.max is None:
         return []
@@ -219,9 +241,10 @@ def setup_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def kernel_times_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the service time of each operation with kernel timestamps, the time without the generator's part, the part.
+    """Return a text for each operation with kernel timestamps.
 
-    Name the successes without timestamps.
+    It has the service time, the time without the generator's part, and that part, each as mean, p50 and p99; and the
+    number of successes without timestamps.
     """
     return [
         f"kernel timestamps of {name}: {words}"
@@ -266,9 +289,10 @@ def recall_text(figures: "Figures") -> str | None:
 
 
 def growth_text(figures: "Figures") -> str | None:
-    """Write how an operation's mean response time changed with the documents; None if unknown or not beyond noise.
+    """Write how an operation's mean response time changed with the documents, with its 95 % interval.
 
-    Example: `rose by 12 ms [10 ms, 14 ms] with each 1,000 documents held (from 0 to 34,800)`.
+    For example `rose by 12 ms [10 ms, 14 ms] with each 1,000 documents held (from 0 to 34,800)`. Return None if
+    unknown, for a part of an operation, or if the interval includes no change.
     """
     operation = _operation(figures)
     growth = None if operation is None else operation.growth
@@ -295,7 +319,7 @@ def resolution_text(figures: "Figures") -> str | None:
 
 
 def set_aside_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the number of skipped lines of each corpus that has lines without a document."""
+    """Return a text for each corpus that has lines without a document, with the number of these skipped lines."""
     return [
         f"{counted(aside.lines, 'line')} of the corpus {aside.corpus} skipped (not documents);"
         f" see {', '.join(aside.kept)}"
@@ -304,14 +328,17 @@ def set_aside_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def first_failure_texts(phase: "PhaseSummary") -> list[str]:
-    """Return a text with the time of a phase's first failure; no text without one."""
+    """Return a text with the time of a phase's first failure, from the start of the load; no text without a failure."""
     if phase.first_failure is None:
         return []
     return [f"the first request failed {format_duration(phase.first_failure)} after the load began"]
 
 
 def stored_lines_text(name: str, source: "SourceFigures") -> str:
-    """Write how many received lines of a source the store acknowledged; lines dropped on purpose do not count."""
+    """Write how many received lines of a source the store acknowledged, and how many are missing.
+
+    Lines dropped on purpose do not count as received. `name` is the source's name.
+    """
     received = source.lines - source.dropped
     missing = received - source.indexed
     words = f"{name}: {format_count(source.indexed)} of {counted(received, 'line')} stored"
@@ -319,7 +346,10 @@ def stored_lines_text(name: str, source: "SourceFigures") -> str:
 
 
 def sources_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the counts of each source: lines stored and missing, events accepted, dead, spilled, left over, seen."""
+    """Return texts for each source: its counts, then each trouble that it reported.
+
+    Counts: lines stored and missing, events accepted, dropped, dead, spilled, left over, and probed events seen.
+    """
     texts = []
     for name, source in phase.sources.items():
         words = f"{stored_lines_text(name, source)}; {counted(source.accepted, 'event')} accepted"
@@ -343,7 +373,7 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def ended_early_texts(phase: "PhaseSummary") -> list[str]:
-    """Write when each stream ran out of requests that ended before its phase; its rates are means over that time."""
+    """Return a text for each stream that ran out of requests, or ran for less than 99 % of its phase."""
     return [
         f"stream {stream.name} ran out of requests after {format_duration(stream.measured)}: its requests/s and"
         " documents/s are means over that time"
@@ -357,7 +387,10 @@ _BACKLOG_AGE = 1.0
 
 
 def window_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how the measured window was chosen, and the backlog with which it began; empty without either."""
+    """Return texts on how the measured window was chosen, and on the backlog with which it began; empty without either.
+
+    A backlog is written only under an open load, and if its oldest request is at least 1 s old.
+    """
     texts = []
     window = phase.window
     if window and window.steady_from is not None:
@@ -391,7 +424,7 @@ def stopped_by_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def overruns_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how many iterations of each stream with a pacing took longer than it; empty if none."""
+    """Return a text for each stream in which iterations took longer than its pacing, with their number."""
     return [
         f"stream {stream.name}: {format_count(stream.overruns)} of {counted(stream.iterations, 'iteration')} took"
         f" longer than the pacing of {format_duration(stream.pacing_time)}; the next one started at once"
@@ -401,7 +434,10 @@ def overruns_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; 50.0 is `50`."""
+    """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; empty without factors.
+
+    The float 50.0 is written `50`.
+    """
 
     def text(factor: str, level: object) -> str:
         """Write the level of a factor: a memory limit as a size, a float without trailing zeros."""

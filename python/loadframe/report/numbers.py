@@ -11,9 +11,9 @@ _MOST_DECIMALS = 5
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an end that is unlimited.
+    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; an infinite end is `∞` or `-∞`.
 
-    Without brackets if the value is exact.
+    Write only the value, without brackets, if both ends equal it.
     """
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
@@ -22,9 +22,10 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
-    """Write a mean of runs with its interval. An open high end is `unknown`.
+    """Write a mean of runs with its interval, without a unit. An infinite high end is `unknown`.
 
-    Without an interval, write the value, and whether `bounds` are the reason.
+    If the interval is infinite and its low end is 0 or less, write the value alone, and `[generator limit]` if `bounds`
+    are the reason.
     """
     known = estimate.is_finite or estimate.low > 0
     return _finite(estimate_text(estimate)) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
@@ -69,12 +70,16 @@ def interval_text(estimate: Estimate) -> str:
 
 
 def p_text(p: float) -> str:
-    """Write a p value with two digits, or `< 0.001`."""
+    """Write a p value with two significant digits, or `< 0.001`."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def round_to(value: float, resolution: float) -> str:
-    """Write a number to the first digit of `resolution` (two if that begins with 1 or 2), at most four digits."""
+    """Write a number to the first digit of `resolution` (two if that begins with 1 or 2).
+
+    At most four significant digits; a resolution of 0 gives four. A nonzero number is never written as 0; an infinite
+    one is `∞` or `-∞`.
+    """
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if value == 0:
@@ -94,7 +99,10 @@ def round_to(value: float, resolution: float) -> str:
 
 
 def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
-    """Write an estimate of a share as percentages: `81 % [78, 84]`; see `measured_text`."""
+    """Write an estimate of a share of one as percentages: `81 % [78, 84]`.
+
+    An infinite high end and `bounds` are written as in `measured_text`.
+    """
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
     if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
         return f"{format_count(scaled.value)} %{limit_text(bounds)}"
@@ -102,7 +110,7 @@ def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
 
 
 def _resolution(estimate: Estimate) -> float:
-    """Return the half-width of the interval; for an open interval a thirtieth of its largest finite number."""
+    """Return the half-width of the interval, in its unit; if it is open, a thirtieth of its largest finite number."""
     if estimate.is_finite:
         return (estimate.high - estimate.low) / 2
     ends = (estimate.value, estimate.low, estimate.high)

@@ -26,7 +26,11 @@ class Page(str):
 
 
 def render(template: str, **context: Any) -> Page:
-    """Return the HTML page of a template filled with `context`, and the figures, tables and answer of that context."""
+    """Return the HTML page of a template filled with `context`.
+
+    The page carries the figures, tables and distinct answer sentences found in `context`. jinja2's UndefinedError if
+    the template uses a name that `context` lacks.
+    """
     page = Page(environment().get_template(template).render(**context))
     shown = list(_shown(context, ""))
     page.figures = [part for _, part in shown if isinstance(part, Figure)]
@@ -52,7 +56,11 @@ def environment() -> Environment:
 
 
 def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]:
-    """Yield the figures, tables and sentences of the answer in a page's context, with the titles of their sections."""
+    """Yield the figures, tables and answer sentences inside a value of a page's context, each with its title.
+
+    `title` applies unless a tuple's first text, a mapping's key or a data class's `title` replaces it. Sentences come
+    only from entries that `_members` recognises.
+    """
     match value:
         case Figure():
             yield title, value
@@ -76,7 +84,11 @@ def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]
 
 
 def _members(key: str, part: Any, title: str = "") -> Iterator[tuple[str, Figure | Table | str]]:
-    """Yield the sentences of a context's entry if it is an answer, else the figures, tables and sentences inside it."""
+    """Yield the titled parts of a context's entry.
+
+    An entry `headline`, `lead` or `sentences` yields its sentences, with an empty title. Others yield the parts inside
+    them, titled `title` or else by `key`.
+    """
     if key in _ANSWERS:
         yield from (("", words) for words in ([part] if isinstance(part, str) else part))
     else:
@@ -93,10 +105,10 @@ _NAMES = ("first", "label", "names", "winner")
 
 
 def _sentence(words: str, figures: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Capitalise the first word unless it is a name, and add a full stop if missing.
+    """Capitalise the first word of `words` unless it is a name, and add a full stop if missing.
 
-    A first word with a digit, such as a run's, or before a colon, such as a source's, counts as a name, and so does a
-    name in the `figures` of a finding.
+    A first word with a digit, such as a run's, or before a colon, such as a source's, counts as a name. So does a name
+    in the `figures` of a finding.
     """
     word = words.partition(" ")[0]
     named = any(letter.isdigit() for letter in word) or word.endswith(":")

@@ -35,7 +35,11 @@ _PLACES: Mapping[Place, str] = {
 
 
 def published_section(figures: Sequence[Beside]) -> Table:
-    """Return the table of published figures and their measurements, with a plot for each measure with known changes."""
+    """Return the table of published figures and their measurements.
+
+    It has a row for each measurement, and for each figure without one. Its plots show known changes, one for each
+    measure and phase, and the instants.
+    """
     rows = [
         [
             Cell(_measure(at)),
@@ -85,7 +89,10 @@ def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
 
 
 def _mean_cell(at: Beside, measured: MeasuredBeside | None) -> Cell:
-    """Return the table cell of a measured mean beside a published figure; a dash without a measurement."""
+    """Return the table cell of a measured mean beside a published figure; a dash without a measurement.
+
+    The small text has the interval, and the place beside the published quartiles.
+    """
     cell = estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at))
     return _beside(cell, measured.place if measured else None)
 
@@ -97,7 +104,7 @@ def _measured_change_cell(measured: MeasuredBeside | None) -> Cell:
 
 
 def _beside(cell: Cell, place: Place | None) -> Cell:
-    """Return the cell of a measurement with its place beside the published quartiles, if there are any."""
+    """Return the cell of a measurement with words on its place beside the published quartiles; unchanged for None."""
     return replace(cell, small=" ".join(filter(None, (cell.small, _PLACES[place])))) if place else cell
 
 
@@ -109,7 +116,7 @@ def _rows(figures: Sequence[Beside]) -> Iterator[tuple[Beside, MeasuredBeside | 
 
 
 def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
-    """Yield a plot of published and measured changes for each measure and phase."""
+    """Yield a plot of published and measured changes, in %, for each measure and phase with a published change."""
     known = [at for at in figures if at.figure.change is not None]
     for number, key in enumerate(dict.fromkeys((at.figure.measure, at.figure.phase) for at in known)):
         members = [at for at in known if (at.figure.measure, at.figure.phase) == key]
@@ -126,7 +133,10 @@ def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
 
 
 def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
-    """Yield a plot of published and measured instants, s, if the publication has any."""
+    """Yield one plot of published and measured instants, s since the measured window began.
+
+    Yield nothing if the publication has no instants.
+    """
     known = [at for at in figures if at.figure.measure in INSTANTS]
     if not known:
         return
@@ -164,7 +174,7 @@ def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
 
 
 def _series(at: Beside) -> str:
-    """Write the published series and the levels of a figure."""
+    """Write the name of the published series and the levels of a figure, joined by a comma."""
     return ", ".join(filter(None, (at.figure.series, _levels(at))))
 
 
@@ -240,7 +250,7 @@ def _measure(at: Beside) -> str:
 
 
 def _levels(at: Beside) -> str:
-    """Write the levels of the factors at which a figure was published: `nodes 2, clients 8`."""
+    """Write the levels of the factors at which a figure was published: `nodes 2, clients 8`; empty without any."""
     return treatment_text(at.figure.levels)
 
 
@@ -250,12 +260,15 @@ def _reference(at: Beside) -> str:
 
 
 def _others(measured: MeasuredBeside) -> str:
-    """Write the levels of a measurement that the published figure does not name."""
+    """Write the levels of a measurement that the published figure does not name; empty without any."""
     return treatment_text(measured.others)
 
 
 def _runs(at: Beside, measured: MeasuredBeside) -> str:
-    """Write the number of runs (of a capacity: searches) behind a measurement, and the number of failed runs."""
+    """Write the number of runs behind a measurement, and the number of failed runs if any.
+
+    A capacity counts its searches.
+    """
     if at.figure.measure in CAPACITIES.values():
         return counted(measured.runs, "search", "searches")
     failed = f", {format_count(measured.failed)} failed" if measured.failed else ""
@@ -263,7 +276,7 @@ def _runs(at: Beside, measured: MeasuredBeside) -> str:
 
 
 def _value(at: Beside) -> str:
-    """Write the published value with its unit; a dash if only the change is published."""
+    """Write the published value with its unit; a dash if none is published."""
     return _NONE if at.figure.value is None else _in_unit(at.figure.value, at.figure.measure)
 
 
@@ -273,7 +286,7 @@ def _spread(at: Beside) -> str:
 
 
 def _in_unit(value: float, measure: str) -> str:
-    """Write a value of a measure with its unit."""
+    """Write a value of a measure with its unit. `value` is in 1/s, in users, a share of one for errors, else in s."""
     if measure in CAPACITIES.values():
         return f"{format_count(value)} {'requests/s' if measure in PER_SECOND else measure}"
     if measure in PER_SECOND:
@@ -290,7 +303,10 @@ def _unit(at: Beside) -> str:
 
 
 def _published_number(at: Beside) -> Number:
-    """Return the published value in the unit of CSV files."""
+    """Return the published value in the unit of CSV files: `errors` in %, durations in s.
+
+    The number is None if no value is published.
+    """
     value, unit = at.figure.value, _unit(at)
     return Number(value if value is None or unit != "%" else 100 * value, unit)
 
@@ -307,7 +323,7 @@ def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
 
 
 def _change(measured: MeasuredBeside | None) -> str:
-    """Write the measured change with its interval if it is finite; a dash if unknown."""
+    """Write the measured change in % with its 95 % interval if it is finite; a dash if unknown."""
     if measured is None or measured.change is None:
         return _NONE
     text = format_change(measured.change.value)

@@ -34,7 +34,7 @@ _BELOW_LIMITS = "short waits of the load generator, below the limits of the verd
 
 
 def trust(folder: RecordedExperiment) -> str:
-    """Return sentences on the runs that the figures use: how many, and which are left out, bounded, faulty or repeated.
+    """Return sentences on the runs: how many the figures use, and how many are left out, bounded, at fault or repeated.
 
     Adds what changed on the machine or in Loadframe between sessions.
     """
@@ -68,7 +68,11 @@ def trust(folder: RecordedExperiment) -> str:
 
 
 def run_status(run: RecordedRun) -> str:
-    """Return the status of a run: valid, bounded, store at fault, invalid, failed, interrupted, or not made."""
+    """Return the status of a run: valid, bounded, store at fault, invalid, failed, interrupted, or not made.
+
+    Only a run that is done has one of the first four. A run with both bounds and a fault of the store is `store at
+    fault`.
+    """
     if run.status == "done":
         if not run.sound:
             return "invalid"
@@ -77,7 +81,10 @@ def run_status(run: RecordedRun) -> str:
 
 
 def figures_text(run: RecordedRun) -> str:
-    """Write the quality of a run's figures: `all good`, `response, service bounded; others good`."""
+    """Write the quality of a run's figures: `all good`, `response bounded; others good`; empty without a verdict.
+
+    If phases differ, each has its text: `load: all good; read: response bounded; others good`.
+    """
     phases = run.states()
     words = {phase: _states_text(states) for phase, states in phases.items()}
     if len(set(words.values())) <= 1:
@@ -111,7 +118,8 @@ class Exclusion:
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
     """Return the reasons why runs are left out, failed, at fault, bounded or contended, the most frequent first.
 
-    A run with two reasons is in both. A group of several runs has the cause and remedy of the worst.
+    A run with two reasons is in both. A reason with a severity has the cause and remedy of the worst run, others of the
+    first.
     """
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
     worst: dict[str, RecordedReason] = {}
@@ -162,7 +170,10 @@ def why(run: RecordedRun) -> str:
 
 
 def print_trust(folder: RecordedExperiment, console: Console) -> None:
-    """Print how many runs the figures use, and why other runs are left out or bounded."""
+    """Print how many runs the figures use, and the reasons why other runs are left out or bounded, with remedies.
+
+    Runs that are left out are all named; of bounded runs, three for each reason.
+    """
     doubtful = folder.left_out or warned_runs(folder.runs)
     console.print(Text(trust(folder), style="yellow" if doubtful else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
@@ -181,7 +192,11 @@ def print_trust(folder: RecordedExperiment, console: Console) -> None:
 
 
 def standing_of(run: Run) -> tuple[Tone, str]:
-    """Return the tone and a sentence on whether the figures of a run are valid."""
+    """Return the tone (`valid`, `bounded` or `invalid`) and a sentence on whether the figures of a run are valid.
+
+    The tone of a valid run is `bounded`, too, if its machines were disturbed, or if the store did not keep up with a
+    source.
+    """
     recorded = RecordedRun(run.path.name, None, {}, run)
     if not recorded.sound:
         return "invalid", "Invalid: do not rely on these figures."
@@ -223,9 +238,9 @@ def bounds_of(run: Run) -> list[str]:
 
 
 def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
-    """Return (cause, remedy) for each rule among the reasons of a verdict, of the rule's worst phase.
+    """Return (cause, remedy) for each rule among the reasons of a verdict, in order of first appearance.
 
-    The cause also names the other phases.
+    Both are those of the rule's most severe reason. The cause also names the other phases.
     """
     by_code: dict[str, list[RecordedReason]] = {}
     for reason in reasons:
@@ -239,13 +254,16 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Write `a, b and c`. Above four words, write the first three and the number of the others."""
+    """Write `a, b and c`; empty without words. Above four words, write the first three and the number of the others."""
     shown = list(words) if len(words) <= _LISTED else [*words[: _LISTED - 1], f"{len(words) - _LISTED + 1} more"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""
 
 
 def _line(entry: RecordedFigure) -> str:
-    """Write a bounded or unknown figure, with its bounds and the codes of the reasons."""
+    """Write a bounded or unknown figure, with its bounds and the codes of the reasons.
+
+    Rates are in 1/s; a time has bounds of p50 and p99, if they are recorded.
+    """
     name = _NAMES.get(entry.figure, entry.figure)
     of = f"{name} of {entry.operation} in {entry.phase}" if entry.operation else f"{name} of {entry.phase}"
     why = f" ({', '.join(entry.reasons)})" if entry.reasons else ""
@@ -258,9 +276,9 @@ def _line(entry: RecordedFigure) -> str:
 
 
 def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
-    """Write the bounds of a statistic: `512 to 540`, `512 or more`, `at most 540`, or `unknown`.
+    """Write the bounds of a statistic: `512 to 540`, `512 or more`, `at most 540`, or `unknown` without any.
 
-    `text` formats a number.
+    `statistic` is its key in the bounds of `entry`, and `text` formats a number. A low bound of 0 counts as none.
     """
     low, high = entry.low.get(statistic) or 0.0, entry.high.get(statistic)
     if high is None:
@@ -269,7 +287,10 @@ def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -
 
 
 def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:
-    """Return a sentence for each source of a phase on whether the store kept up with it."""
+    """Return a sentence for each source of a phase on whether the store kept up with it.
+
+    Sources with events in too few samples are omitted.
+    """
     return [
         f"{name}: {ingest_pace_text(pace)}"
         for name in phase.sources
@@ -278,7 +299,11 @@ def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:
 
 
 def ingest_pace_text(pace: IngestPace) -> str:
-    """Write whether the store kept up with a source: rates while events arrived, and the growth of the backlog."""
+    """Write whether the store kept up with a source, or why that is inconclusive, and a remedy.
+
+    It has the events/s that arrived and were stored, the growth of the backlog, and a burst at the start if there was
+    one.
+    """
     unread = pace.unread_share or 0.0
     rates = f"{format_count(pace.offered)} events/s arrived and {format_count(pace.stored)}/s were stored"
     grew = ""
@@ -314,7 +339,7 @@ def ingest_pace_text(pace: IngestPace) -> str:
 
 
 def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
-    """Return a sentence if answers of a phase seem to wait for delayed acknowledgements."""
+    """Return a sentence if answers of a phase seem to wait for delayed acknowledgements; else an empty list."""
     return [
         f"in {at.phase} nearly all answers of {', '.join(at.operations)} take about {format_duration(at.median)}"
         f" ({_idle(at.cpu)}), which is typical of delayed acknowledgements. Set TCP_NODELAY in the service, or write"

@@ -20,7 +20,11 @@ _LITTLE = 0.0005
 
 
 def lead(curves: PhaseCurves) -> str:
-    """Return the answer for one measured phase as one sentence, or why it has none."""
+    """Return the answer for one measured phase as one sentence, or why it has none.
+
+    With six or more node counts, it is the conclusion of the fit; with fewer, the change from the fewest to the most
+    nodes. Without a curve over nodes, it is about the offered rate or the number of clients.
+    """
     if not curves.treatments:
         some = any(point.usable for point in curves.points)
         why = (
@@ -53,7 +57,10 @@ def lead(curves: PhaseCurves) -> str:
 
 
 def _offered(curves: PhaseCurves) -> str:
-    """Return where the rate of an open load was achieved, and how the response times change with the nodes."""
+    """Return where the rate of an open load was achieved, and how the response times change with the nodes.
+
+    It has p50 and p99 on the fewest and the most nodes, and their ratio of p99 if that is known.
+    """
     reached = [at for at in curves.best if at.offered]
     missed = [at for at in curves.best if not at.offered]
     words = f"The offered rate was achieved{_at(reached)}{_throughputs(reached, curves)}" if reached else ""
@@ -81,15 +88,15 @@ def _offered(curves: PhaseCurves) -> str:
 
 
 def _is_repeated(treatments: Sequence[Treatment]) -> bool:
-    """Return whether a treatment has two runs, so that the variance between runs is known."""
+    """Return whether any treatment has two or more runs, so that the variance between runs is known."""
     return any(len(treatment.points) > 1 for treatment in treatments)
 
 
 def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
     """Return a sentence: why a ratio lacks a finite interval.
 
-    If a treatment is repeated, the variance between runs is known and the generator's limits are the cause. `none`
-    begins the sentence otherwise.
+    If any treatment is repeated, the generator's limits are the cause; otherwise, the unknown variance between runs.
+    `none` is the subject of the latter sentence.
     """
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
@@ -103,14 +110,20 @@ def _at(treatments: Sequence[Treatment]) -> str:
 
 
 def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
-    """Write the range of the treatments' throughputs with its unit, in parentheses: ` (512 to 540 requests/s)`."""
+    """Write the range of the treatments' throughputs with its unit, in parentheses: ` (512 to 540 requests/s)`.
+
+    One number if both ends read alike. Needs a treatment.
+    """
     values = [at.throughput.value for at in treatments]
     ends = dict.fromkeys(format_count(value) for value in (min(values), max(values)))
     return f" ({' to '.join(ends)} {curves.rate.unit})"
 
 
 def _time_text(value: float | None, low: float | None) -> str:
-    """Write a response time, s; as `at most ...` if the load generator's delays bound it by a smaller `low`."""
+    """Write the response time `value`, s; a dash for None.
+
+    Write `at most ...` if the load generator's delays leave it open down to a smaller `low`, s; None is no bound.
+    """
     return f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
 
 
@@ -148,9 +161,9 @@ def _scaled(curves: PhaseCurves) -> list[str]:
 
 
 def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
-    """Return names and conclusion of the curves over clients, one row for curves with the same conclusion.
+    """Return names and conclusion of the curves over clients, one pair for curves with the same conclusion.
 
-    A conclusion that `lead` contains is left out.
+    A name has the numbers of nodes, or is `over clients`. A conclusion that `lead` contains is left out.
     """
     nodes: dict[str, list[int]] = {}
     for curve in curves.over_clients:
@@ -165,7 +178,10 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
 
 
 def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell]]]:
-    """Return the columns and rows of a table of all treatments, for curves without speed-ups."""
+    """Return the columns and rows of a table of all treatments, for curves without speed-ups.
+
+    Throughput is in the unit of its column; p50 and p99 are response times.
+    """
     columns = ("nodes", "clients", "runs", curves.rate.unit, "p50", "p99", "figures")
     rows = [
         [
@@ -183,7 +199,10 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell
 
 
 def _figures_cell(treatment: Treatment) -> Cell:
-    """Return the worst state of a treatment's figures, and the largest share of failed requests if it is a failure."""
+    """Return the worst state of a treatment's figures: good, bounded or unknown.
+
+    The small text has the largest share of failed requests of a run, if that is above the limit of the verdict.
+    """
     states = (state for point in treatment.points for state in (point.state, point.response_state))
     failed = max(point.failed_share for point in treatment.points)
     small = f"{format_share(failed)} of requests failed" if failed > ERROR_LIMIT else ""
@@ -198,7 +217,11 @@ def times_text(curves: PhaseCurves) -> str:
 
 
 def _time_cell(value: float | None, low: float | None) -> Cell:
-    """Return a response time, and how much shorter it may be if the load generator's delays bound it."""
+    """Return a cell for the response time `value`, s, and how short it may truly be (`low`, s).
+
+    The load generator's delays are the reason for the difference. Without a smaller `low`, the cell has only the time;
+    a dash for None.
+    """
     if value is None or low is None or low >= value:
         return seconds_cell(value)
     # Not in brackets, which mean 95 % intervals.
@@ -225,7 +248,11 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
 
 
 def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
-    """Return sentences that compare many small nodes with few large ones that have the same CPUs in total."""
+    """Return sentences that compare many small nodes with few large ones that have the same CPUs in total.
+
+    `shapes` must be grouped by phase, other levels and total CPUs. The first of each group is the one that the others
+    are compared with. `unit` is that of the throughputs.
+    """
     words = []
     base: Shape | None = None
     for shape in shapes:
@@ -247,7 +274,10 @@ def _shape(shape: Shape) -> str:
 
 
 def _calibration(calibration: Calibration) -> str:
-    """Return the number of clients that keeps the CPU of every node between 20 % and 90 %, as a sentence."""
+    """Return a sentence on the most clients that keep the CPU use of every node between 20 % and 90 % of its limit.
+
+    If no number does, say so with the reason and a remedy.
+    """
     at = f"At {format_nodes(calibration.nodes)}" if calibration.nodes else "There"
     shares = format_shares(calibration.idlest or 0, calibration.busiest or 0, (IDLE, OVERLOADED))
     kept = f"kept every node between {format_share(IDLE)} and {format_share(OVERLOADED)} of its CPU limit"
@@ -258,7 +288,10 @@ def _calibration(calibration: Calibration) -> str:
 
 
 def _outside(calibration: Calibration) -> str:
-    """Return sentences on why CPU use outside the bounds of a calibration matters, and the remedy."""
+    """Return sentences on why CPU use outside the bounds of a calibration matters, and the remedy.
+
+    CPU use must be below the lower or above the upper bound.
+    """
     idle, full = (calibration.idlest or 0) < IDLE, (calibration.busiest or 0) > OVERLOADED
     why = []
     if idle:
@@ -281,7 +314,10 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _survivors(curves: PhaseCurves) -> str:
-    """Return a clause on the selection of the best clients if the store failed at some treatment; else empty."""
+    """Return a clause that the best clients are chosen among those without failures.
+
+    Empty if the store failed at no treatment.
+    """
     some = any(treatment.failed for treatment in curves.treatments)
     return " without a failure of the store, if there is one" if some else ""
 

@@ -51,7 +51,10 @@ _EXECUTIONS_NOTE = (
 
 
 def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
-    """Return the mean times of first and repeated executions by phase, operation and treatment, or None if empty."""
+    """Return the mean response times of first and repeated executions by phase, operation and treatment; None if empty.
+
+    The ratio is first divided by repeated.
+    """
     if not rows:
         return None
     cells = [
@@ -74,7 +77,7 @@ def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
 
 
 def experiment_executions_on_terminal(rows: Sequence[ExecutionsAt]) -> TerminalTable:
-    """Return the means of `experiment_executions` for the terminal."""
+    """Return the means, ratio and age of `experiment_executions` for the terminal."""
     columns = ("operation", "treatment", "first", "repeated", "ratio", "age")
     table = TerminalTable(columns, names=2, title=f"{EXECUTIONS}, mean response times:")
     several = len({row.phase for row in rows}) > 1
@@ -95,7 +98,10 @@ _EVENTS_NOTE = (
 
 
 def stored_text(stored: StoredEvents) -> str:
-    """Write the events and documents that a collection gained, and how many acknowledged events are missing."""
+    """Write the events (in total and by kind) and documents that a collection gained in a run.
+
+    Then write how many acknowledged events are missing, or that none is.
+    """
     kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in stored.events.items())
     added = counted(sum(stored.events.values()), "event")
     where = f"added to {counted(stored.before, 'event')}" if stored.before else "in the store"
@@ -106,7 +112,7 @@ def stored_text(stored: StoredEvents) -> str:
 
 
 def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
-    """Return the events in the store after each run; None if no run ingested any."""
+    """Return the events in the store after each run, and those missing or at risk. Return None without rows."""
     if not rows:
         return None
     cells = [
@@ -136,7 +142,7 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
 
 
 def _seconds_at_risk(row: EventsOfRun) -> str:
-    """Write the time of load that a kill lost; a dash if it is unknown."""
+    """Write the time of load that a kill lost, such as `1.2 s`; a dash if it is unknown."""
     return "–" if row.at_risk is None else seconds_text(row.at_risk) if row.at_risk else "0 s"
 
 
@@ -148,7 +154,10 @@ _BUCKETS_NOTE = (
 
 
 def run_bands(run: Run, bounds: Sequence[float]) -> Table:
-    """Return shares and counts of requests in latency buckets by phase and operation. `bounds` are in s."""
+    """Return shares and counts of requests in latency buckets by phase and operation. `bounds` are in s, ascending.
+
+    The last column has the failed, dropped and unanswered requests.
+    """
     rows = [
         [
             Cell(phase),
@@ -166,7 +175,7 @@ def run_bands(run: Run, bounds: Sequence[float]) -> Table:
 
 
 def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
-    """Return the shares of `run_bands` for the terminal, without counts."""
+    """Return the shares of `run_bands` for the terminal, without counts. `bounds` are in s, ascending."""
     table = TerminalTable(("share of requests", *band_names(bounds), _FAILED))
     several = len(run.summary.phases) > 1
     for phase, operations in bands_of(run, bounds).items():
@@ -176,7 +185,10 @@ def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
 
 
 def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
-    """Return the shares of requests in latency buckets by phase, operation and treatment. `bounds` are in s."""
+    """Return the shares of requests in latency buckets by phase, operation and treatment, as means over runs.
+
+    `bounds`, in s, are those with which `rows` were computed.
+    """
     cells = [
         [
             Cell(row.phase),
@@ -197,7 +209,7 @@ def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
 
 
 def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float]) -> TerminalTable:
-    """Return the shares of `experiment_bands` for the terminal."""
+    """Return the shares of `experiment_bands` for the terminal. `rows` were computed with `bounds`, in s."""
     several = len({row.phase for row in rows}) > 1
     table = TerminalTable(
         ("operation", "treatment", "runs", *band_names(bounds), _FAILED), names=2, title="Share of requests by band:"
@@ -216,7 +228,10 @@ def _ordered_bands(rows: Sequence[BandsAt]) -> list[BandsAt]:
 
 
 def run_cpu_on_terminal(cpu: ProcessesOf) -> TerminalTable:
-    """Return the table of `run_cpu` for the terminal: CPU of each process in cores, and per request."""
+    """Return the table of `run_cpu` for the terminal: CPU of each process in cores, and CPU time per request.
+
+    At least one phase must have figures.
+    """
     several = len(cpu.used) > 1
     title = f"CPU of each process{'' if several else f' in {next(iter(cpu.used))}'}:"
     table = TerminalTable(("process", CORES, CPU_PER_REQUEST), title=title)
@@ -232,9 +247,10 @@ def run_cpu_on_terminal(cpu: ProcessesOf) -> TerminalTable:
 
 
 def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table | None:
-    """Return the CPU use of each process at each treatment; None if no process was observed.
+    """Return the CPU use of each process at each treatment, in cores and per request.
 
-    A treatment without any figure, because of `gaps`, has a row with dashes.
+    Return None without `rows` and `gaps`. `gaps` are the treatments with too few samples. One without figures of any
+    run has a row with dashes.
     """
     if not rows and not gaps:
         return None
@@ -266,7 +282,7 @@ def _partial_runs(rows: Sequence[UsedAt]) -> str:
 
 
 def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
-    """Return the figures of `experiment_cpu` for the terminal."""
+    """Return the figures of `experiment_cpu` for the terminal: cores, and CPU time per request, with intervals."""
     several = len({row.phase for row in rows}) > 1
     table = TerminalTable(("process", "treatment", CORES, CPU_PER_REQUEST), names=2, title="CPU of each process:")
     for row in rows:
@@ -291,14 +307,14 @@ _SLO_NOTE = (
 
 
 def _cost_columns(prices: Prices, costs: Sequence[Cost]) -> tuple[str, ...]:
-    """Return the titles of the cost table; with an SLO, also of its limits."""
+    """Return the titles of the cost table; with an SLO, also of its limits. `costs` must then not be empty."""
     within = (*(limit.name for limit in costs[0].limits), "within the SLO") if prices.slo else ()
     million = f"{prices.currency} per million {costs[0].counted}"
     return ("treatment", "nodes", f"{prices.currency} per month", million, *within)
 
 
 def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
-    """Return the cells of the cost table, a row for each treatment."""
+    """Return the cells of the cost table in the order of `_cost_columns`, a row for each treatment."""
     return [
         [
             Cell(treatment_text(entry.treatment) or "the cluster", "with failures" if entry.failed else ""),
@@ -331,7 +347,7 @@ def _limit_cell(limit: LimitAt) -> Cell:
 
 
 def _limit_text(limit: LimitAt) -> str:
-    """Write the estimate of a figure that the SLO limits: a share in %, a duration, or `unanswered` if infinite.
+    """Write the estimate of a figure that the SLO limits: a share in %, a duration, or `unanswered` if it is infinite.
 
     A dash if it is unknown.
     """
@@ -343,7 +359,11 @@ def _limit_text(limit: LimitAt) -> str:
 
 
 def _million_text(entry: Cost) -> str:
-    """Write `0.70 [0.59, 0.83]`; for one search, the costs at the rates that failed and passed: `0.59 to 0.70`."""
+    """Write the cost of a million requests or documents with its interval, without the currency: `0.70 [0.59, 0.83]`.
+
+    One search gives the costs at the rates that failed and passed, `0.59 to 0.70`, or `at most 0.70`. An infinite cost
+    is `at least` its low end.
+    """
     if math.isinf(entry.million.value):
         return f"at least {entry.million.low:.3g}"
     if not entry.by_one_search:
@@ -353,7 +373,10 @@ def _million_text(entry: Cost) -> str:
 
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
-    """Return the costs per month and per million requests, and with an SLO its figures, a row for each treatment."""
+    """Return the costs per month and per million requests or documents, a row for each treatment.
+
+    They are in the currency of `prices`. With an SLO, the table has the figures that it limits, too.
+    """
     note = f"{_COST_NOTE} {_SLO_NOTE}" if prices.slo else _COST_NOTE
     return Table(_cost_columns(prices, costs), _cost_rows(prices, costs), names=1, note=note)
 
@@ -367,7 +390,10 @@ def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
 
 
 def cheapest_text(prices: Prices, answer: Cheapest) -> str:
-    """Return sentences on the cheapest treatment for a demand, others at its price, and undecided cheaper ones."""
+    """Return sentences on the cheapest treatment for a demand, others at its price, and undecided cheaper ones.
+
+    The demand is in requests/s. `prices` gives the currency.
+    """
     demand = f"{format_count(answer.demand)} requests/s"
     if answer.cost:
         name, month = _treatment_name(answer.cost), f"{answer.cost.month:,.2f} {prices.currency} per month"
@@ -387,14 +413,14 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
 
 
 def at_load(load: Mapping[str, Any], words: str) -> str:
-    """Return `words` after the levels of the load that they are about; unchanged if `load` is empty."""
+    """Return `words` after the levels of `load`, such as `clients 8: words`; unchanged if `load` is empty."""
     return f"{treatment_text(load)}: {words}" if load else words
 
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
     """Return sentences on the treatment with the lowest cost per million within the SLO, and the answer behind them.
 
-    Only treatments without failures count.
+    Only treatments without failures count. Without an SLO, all these treatments count.
     """
     answer = cheapest_within(costs, prices.slo)
     slo = f" within the SLO ({slo_text(prices.slo)})" if prices.slo else ""
@@ -423,7 +449,8 @@ def cheapest_answers(
 ) -> tuple[list[str], dict[str, Any]]:
     """Return sentences on the cheapest configuration for each load, and keys of the JSON document.
 
-    The keys are `within` for one load, and else `within_at`, a list. At most `_ROWS` loads have sentences.
+    The keys are `within` for one load, and else `within_at`, a list. Of more than 12 loads, the first 12 have
+    sentences, and a sentence gives the number of the others.
     """
     answers = [(load, *within_text(prices, entries)) for load, entries in by_load(folder.description, costs)]
     if len(answers) == 1:
@@ -462,7 +489,10 @@ class Further:
     document: dict[str, Any]
 
     def print(self, console: Console) -> None:
-        """Print the tables and sentences, with an empty line after each."""
+        """Print the tables and sentences for the terminal, with an empty line after each.
+
+        Sections of the page are not printed.
+        """
         for table in self.tables:
             if isinstance(table, str):
                 console.print(Text(table))
@@ -531,7 +561,10 @@ def further(
 
 
 def _resources(folder: RecordedExperiment) -> list[Figure]:
-    """Draw CPU and network of nodes over time in the first run of the first and of the last treatment."""
+    """Draw CPU and network of nodes over time in the first run of the first and of the last treatment with runs.
+
+    Runs without samples of resources are omitted.
+    """
     at = [(treatment, runs[0]) for treatment, runs in by_treatment(folder) if runs]
     figures = []
     for treatment, (recorded, run) in [at[0], at[-1]] if len(at) > 1 else at:
@@ -542,6 +575,9 @@ def _resources(folder: RecordedExperiment) -> list[Figure]:
 
 
 def _combines(folder: RecordedExperiment) -> bool:
-    """Return whether the design crosses its factors, so that curves over one factor exist."""
+    """Return whether the design crosses its factors, so that curves over one factor exist.
+
+    So does a scale experiment, and a settings experiment with the scheme `full`.
+    """
     description = folder.description
     return bool(description["kind"] == "scale" or description.get("scheme") == "full")

@@ -16,13 +16,13 @@ _LISTED = 4
 
 
 def heading(result: SettingsAt) -> str:
-    """Return the heading of a result: the phase, and the size."""
+    """Return the heading of a result: its phase, and after a comma its size, such as `nodes 2`, if it has one."""
     at = treatment_text(result.at)
     return f"{result.phase}, {at}" if at else result.phase
 
 
 def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the answer for one phase at one size.
+    """Return the answer for one phase at one size: the effects on the first response, then the best combination.
 
     `levels` maps each setting to its levels, the default first.
     """
@@ -49,7 +49,7 @@ def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
 
 
 def term_text(result: SettingsAt, term: Sequence[int]) -> str:
-    """Write the settings of a model's term, given by their numbers in `result.factors`."""
+    """Write the short names of a term's settings, joined by ` × `. `term` has their numbers in `result.factors`."""
     return term_name(tuple(term), result.factors)
 
 
@@ -62,7 +62,10 @@ def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) ->
 
 
 def effect_text(contrast: Contrast) -> str:
-    """Write an effect as a ratio with its interval; `below 1.2`, `above 0.8` or `unknown` where runs failed."""
+    """Write an effect as a ratio (1 is no effect) with its 95 % interval, or the ratio alone if that is not finite.
+
+    If failed runs leave an end open, write the other end: `below 1.2`, `above 0.8`, or `unknown` if neither is known.
+    """
     ratio = contrast.ratio
     if contrast.low_open or contrast.high_open:
         if not contrast.high_open and math.isfinite(ratio.high):
@@ -72,7 +75,7 @@ def effect_text(contrast: Contrast) -> str:
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
-    """Write the level of an effect: `256m instead of 128m`; for an interaction `beyond each alone`.
+    """Write the level of an effect and the default: `256m instead of 128m`; for an interaction `beyond each alone`.
 
     `levels` maps each setting to its levels, the default first.
     """
@@ -83,7 +86,7 @@ def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequ
 
 
 def better_text(probability: float | None) -> str:
-    """Write a probability, limited to `< 0.1 %` and `> 99.9 %`; a dash for None."""
+    """Write a probability (0 to 1) in %, limited to `< 0.1 %` and `> 99.9 %`; a dash for None."""
     if probability is None:
         return "–"
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else format_share(probability, 1)
@@ -97,7 +100,10 @@ def shrinkage_text(result: SettingsAt) -> str:
 
 
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
-    """Return a sentence on the significant effects on one response, or why no effect is shown."""
+    """Return a sentence on the significant effects on one response, or why no effect is shown.
+
+    It lists the four settings or interactions with the largest shares of the variation. `levels` is as in `level_text`.
+    """
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
@@ -169,7 +175,7 @@ def _winner(result: SettingsAt) -> str:
 
 
 def _failed_combinations(result: SettingsAt) -> str:
-    """Write the combinations at which the store failed; empty without any."""
+    """Write, after `; `, the combinations other than the default at which the store failed; empty without any."""
     failing = [combination_text(result, result.combinations[number]) for number in result.failed if number]
     return f"; the store failed at {' and at '.join(failing)}, which counts against them" if failing else ""
 

@@ -30,7 +30,10 @@ _LISTED = 4
 
 
 def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> list[Facts]:
-    """Return the known facts of a run's manifest, in groups; with `stores`, the facts of all of them."""
+    """Return the known facts of a run's manifest in four groups: Machine, Store, Workload and Versions.
+
+    With `stores`, the second group has the facts of all of them instead of the manifest's store.
+    """
     return [
         Facts("Machine", _without_empty(_machine(manifest.hardware))),
         Facts("Store", _distinct([_store(store) for store in stores or [manifest.store]])),
@@ -40,7 +43,10 @@ def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> 
 
 
 def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
-    """Return the facts of an experiment's design from its description (experiment.json); `runs` is their number."""
+    """Return the facts of an experiment's design. `runs` is the number of its runs.
+
+    `description` is the content of experiment.json. Unknown facts are left out.
+    """
     levels = {name: ", ".join(map(str, values)) for name, values in description["factors"].items()}
     return Facts(
         "Design",
@@ -63,7 +69,10 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
 
 
 def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
-    """Return the facts of an experiment: its design, all stores, and the machine and workload of an example run."""
+    """Return the facts of an experiment: its design, all stores, and the other facts of the run `example`.
+
+    These are its machine, workload and versions. Without an example, return only the design.
+    """
     return [
         design_facts(folder.description, len(folder.runs)),
         *(manifest_facts(example.manifest, stores_of(folder.runs)) if example else ()),
@@ -71,12 +80,12 @@ def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Fa
 
 
 def stores_of(runs: Iterable[RecordedRun]) -> list[RecordedStore]:
-    """Return the requested store of each run that was made."""
+    """Return the requested store of each recorded run, in the order of the runs, with duplicates."""
     return [run.run.manifest.store for run in runs if run.run]
 
 
 def clusters_text(stores: Iterable[RecordedStore]) -> str:
-    """Write each distinct cluster without its number of nodes, joined by semicolons.
+    """Write each distinct cluster without its number of nodes, joined by semicolons; empty without stores.
 
     Of more than four clusters, the first three and the number of the others.
     """
@@ -84,7 +93,10 @@ def clusters_text(stores: Iterable[RecordedStore]) -> str:
 
 
 def _listed(texts: Iterable[str | None]) -> str:
-    """Join the distinct texts with semicolons; of more than four, the first three and the number of the others."""
+    """Join the distinct texts with semicolons; of more than four, the first three and the number of the others.
+
+    None and empty texts are left out.
+    """
     listed = list(dict.fromkeys(filter(None, texts)))
     shown = listed if len(listed) <= _LISTED else [*listed[: _LISTED - 1], f"{len(listed) - _LISTED + 1} more"]
     return "; ".join(shown)
@@ -97,7 +109,10 @@ def _distinct(facts: Sequence[Mapping[str, str | None]]) -> list[tuple[str, str]
 
 
 def run_facts(manifest: Manifest) -> Facts:
-    """Return the facts needed to repeat a run: command, seed, ranks and round trips; empty ones are left out."""
+    """Return the facts needed to repeat a run: name, start, command, seed, ranks and round trips.
+
+    Unknown facts are left out.
+    """
     return Facts(
         "Run",
         _without_empty(
@@ -114,7 +129,7 @@ def run_facts(manifest: Manifest) -> Facts:
 
 
 def _ranks(generator: GeneratorSetup) -> str:
-    """Write the number of ranks on each machine; empty for a single process."""
+    """Write the number of ranks on each machine, `4 on host1, 4 on host2`; empty for a single process."""
     machines = Counter(str(member.machine) for member in generator.members)
     return ", ".join(f"{count} on {machine}" for machine, count in machines.items())
 
@@ -128,7 +143,10 @@ def loaded_by_text(generator: GeneratorSetup) -> str:
 
 
 def _round_trips(generator: GeneratorSetup) -> str:
-    """Write the mean round trip of clients to their nearest nodes, and its value for round-robin selection."""
+    """Write, for each phase, the mean round trip of clients to their nearest nodes, and the mean with round robin.
+
+    Empty if the generator measured none.
+    """
     return "; ".join(
         f"{phase}: mean {format_duration(seen['mean_round_trip'])} to the nearest node,"
         f" {format_duration(seen['mean_round_trip_in_turn'])} with round robin"
@@ -186,7 +204,10 @@ def _host(store: RecordedStore) -> str | None:
 
 
 def _machines(store: RecordedStore) -> str | None:
-    """Write the other machines, each with its nodes at the start of the run; None if there are none."""
+    """Write the machines of the nodes other than the generator's, each with its nodes at the start of the run.
+
+    Return None if there are no other machines.
+    """
     texts = []
     for machine in store.machines:
         known = ""
@@ -198,7 +219,10 @@ def _machines(store: RecordedStore) -> str | None:
 
 
 def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
-    """Return the name, file and parameters of a workload."""
+    """Return the name, file (with the first 16 digits of its SHA-256) and parameters of a workload.
+
+    Unknown ones are None.
+    """
     file = workload.file
     return {
         "workload": workload.name,
@@ -208,7 +232,7 @@ def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
 
 
 def _versions(versions: Versions) -> dict[str, str | None]:
-    """Return the versions of Loadframe, Python and the system by name."""
+    """Return the versions of Loadframe, Python and the system by name; None if unknown. The commit has 12 digits."""
     commit = versions.commit
     if commit:
         commit = f"{commit[:12]}{' with changes' if versions.modified else ''}"
@@ -222,7 +246,7 @@ def _versions(versions: Versions) -> dict[str, str | None]:
 
 
 def _without_empty(pairs: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Return the (name, text) pairs whose text is neither None nor empty."""
+    """Return the (name, text) pairs in the given order, without those with None or an empty text."""
     return [(word, value) for word, value in pairs.items() if value]
 
 
@@ -232,12 +256,18 @@ def _duration(seconds: float | None) -> str | None:
 
 
 def _size(size: object) -> str | None:
-    """Write a size in bytes; a text stays as it is, and None if unknown."""
+    """Write a size given as a number of bytes, such as `1 GiB`; a text stays as it is.
+
+    Return None for None, and for an empty text.
+    """
     return format_size(size) if isinstance(size, int | float) else (str(size) if size else None)
 
 
 def started(run: Run) -> datetime:
-    """Return the start time of a run, in UTC. BadInput if its manifest lacks it, or has another text there."""
+    """Return the start time of a run, in UTC. BadInput if its manifest lacks it, or has another text there.
+
+    A time without a zone counts as local time.
+    """
     written, where = run.manifest.started, str(run.path / MANIFEST_FILE)
     if not written:
         remedy = "restore the manifest from its origin, or use another --format"

@@ -36,7 +36,10 @@ def title(pair: CurvePair) -> str:
 
 
 def lead(pair: CurvePair) -> str:
-    """Return a sentence that compares the speed-ups on the most nodes that both curves have, or why it cannot."""
+    """Return a sentence that compares the speed-ups on the most nodes that both curves have, or why it cannot.
+
+    The ratio in it is weak over strong scaling.
+    """
     if pair.refusal:
         return f"No answer: {pair.refusal}."
     if pair.largest is None or pair.ratio is None:
@@ -55,7 +58,10 @@ def lead(pair: CurvePair) -> str:
 
 
 def laws(pair: CurvePair) -> list[str]:
-    """Return sentences on each law: its serial share, the run that it refers to, and whether it fits the data."""
+    """Return sentences on each law: its serial share, the run that it refers to, and whether it fits the data.
+
+    Return an empty list if the curves cannot be compared.
+    """
     if pair.refusal:
         return []
     words = []
@@ -84,7 +90,7 @@ def laws(pair: CurvePair) -> list[str]:
 
 
 def _law(law: Law) -> str:
-    """Write the name of a law in a sentence."""
+    """Write the name of a law in a sentence: `Amdahl's law`, `the USL`."""
     return {"amdahl": "Amdahl's law", "gustafson": "Gustafson's law"}.get(law.name, f"the {NAMES[law.name]}")
 
 
@@ -94,7 +100,7 @@ def _causes(law: Law) -> str:
 
 
 def cells(pair: CurvePair) -> list[list[Cell]]:
-    """Return the cells of each number of nodes, in the order of `COLUMNS`."""
+    """Return the cells of each number of nodes, in the order of `COLUMNS`; a dash where a curve lacks that number."""
     return [
         [
             count_cell(row.nodes),
@@ -174,7 +180,10 @@ def _view(pair: CurvePair, name: str) -> PairView:
 
 
 def speedups_plot(pair: CurvePair, name: str) -> Figure:
-    """Draw both speed-ups against nodes, with each law and its band, and linear growth. `name` identifies the plot."""
+    """Draw both speed-ups against nodes, with each law and its band, and linear growth. The pair must have rows.
+
+    `name` identifies the plot.
+    """
     fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
     traces = [Trace([fewest, most], [1, most / fewest], "linear growth", LineStyle(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []

@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def lines(self) -> str:
-        """Both lines, for a terminal."""
+        """Both lines, `text` and `small`, for a terminal; without an empty one."""
         return "\n".join(filter(None, (self.text, self.small)))
 
 
@@ -86,19 +86,28 @@ class Table:
 
 
 def count_cell(count: float | None, small: str = "", tone: str = "") -> Cell:
-    """Return a cell for a count or a number without a unit; a dash for None."""
+    """Return a cell for a count or a number without a unit; a dash for None.
+
+    `small` is the second line, and `tone` the cell's look.
+    """
     return Cell("–" if count is None else format_count(count), small, tone, Number(count))
 
 
 def seconds_cell(
     seconds: float | None, small: str = "", tone: str = "", ends: Sequence[float | None] = (None, None)
 ) -> Cell:
-    """Return a cell for a duration, and the ends of the interval that `small` has; a dash for None."""
+    """Return a cell for a duration; a dash for None.
+
+    `small` is the second line, usually an interval, and `ends` are the ends of that interval, s; None is unknown.
+    """
     return Cell(seconds_text(seconds), small, tone, Number(seconds, "s", *ends))
 
 
 def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
-    """Return a cell for a share of one as a percentage, with enough digits to differ from `limit`; a dash for None."""
+    """Return a cell for a share of one as a percentage with `digits` decimals; a dash for None.
+
+    More decimals are written if the text would otherwise equal that of `limit`, also a share.
+    """
     if share is None:
         return Cell("–", small, number=Number(None, "%"))
     text = share_beside(share, share if limit is None else limit, digits)
@@ -106,7 +115,7 @@ def share_cell(share: float | None, digits: int = 0, small: str = "", limit: flo
 
 
 def change_cell(change: float | None, tone: str = "") -> Cell:
-    """Return a cell for a relative change, as a percentage; a dash for None."""
+    """Return a cell for a relative change, as a percentage with its sign (0.1 is `+10 %`); a dash for None."""
     if change is None:
         return Cell("–", tone=tone, number=Number(None, "%"))
     return Cell(format_change(change), tone=tone, number=Number(100 * change, "%"))
@@ -121,9 +130,10 @@ def percentile_cell(seconds: float | None, percentile: Percentile | None) -> Cel
 
 
 def estimate_cell(text: str, estimate: Estimate | None, unit: str = "", tone: str = "") -> Cell:
-    """Return a cell for `value [interval]`, the text of an estimate, with the interval in small type.
+    """Return a cell for `text`, the text of an estimate as `value [interval]`, with the interval in small type.
 
-    With the unit %, the estimate is a share of one. The number has only the ends that the text has.
+    With the unit %, the estimate is a share of one. The cell's number, in `unit`, has only the ends that the text has;
+    it is None without an estimate.
     """
     value, bracket, interval = text.partition(" [")
     number = None
@@ -143,7 +153,7 @@ Sections = Sequence[tuple[str, Table]]
 def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
     """Return the throughput, speed-up and response times of each number of nodes at its best number of clients.
 
-    `times` is the sentence on the operation of the response times.
+    `times`, which may be empty, is the sentence on the operation of the response times.
     """
     selected = len(curves.treatments) > len(curves.best)
     selection = ", corrected for the selection of the best number of clients" if selected else ""
@@ -201,7 +211,7 @@ def models_table(fit: ScalabilityFit, unit: str) -> Table:
 
 
 def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
-    """Return a row for each run, including failed and missing runs, with its verdict."""
+    """Return a row for each run, also failed and missing ones, with its verdict and its levels of `factors`."""
     rows = []
     for run in runs:
         word = run_status(run)
@@ -234,7 +244,10 @@ class RunsView:
 
 
 def runs_view(folder: RecordedExperiment) -> RunsView:
-    """Return what a page shows about the runs of an experiment: sentences, exclusions, and tables of runs."""
+    """Return the runs of an experiment as a page shows them: sentences, exclusions, unchecked rules, and two tables.
+
+    The tables have the runs that are left out (None without any) and all runs.
+    """
     factors = list(dict.fromkeys(name for run in folder.runs for name in run.treatment))
     return RunsView(
         trust=trust(folder),
@@ -246,7 +259,10 @@ def runs_view(folder: RecordedExperiment) -> RunsView:
 
 
 def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the messages of failed requests with their counts, or None without any."""
+    """Return the messages of failed requests with their counts by phase and operation. Return None without failures.
+
+    The recorded order is kept: the most frequent first.
+    """
     rows = [
         [
             Cell(phase.name),
@@ -272,7 +288,10 @@ _CPU_NOTE = "Mean use of each process in the measured window. CPU per request: C
 
 
 def unsampled_text(gaps: Sequence[Unsampled]) -> str:
-    """Return a sentence on the phases or treatments with too few samples of processes; empty without any."""
+    """Return a sentence on the phases or treatments with too few samples of processes; empty without any.
+
+    It names the first four and the number of the others.
+    """
     if not gaps:
         return ""
     names = [
@@ -288,13 +307,16 @@ def unsampled_text(gaps: Sequence[Unsampled]) -> str:
 
 
 def partial_text(phases: Iterable[str], effect: str = "shares and total are unknown") -> str:
-    """Return a sentence on phases in which some processes lack samples, and its `effect`; empty without phases."""
+    """Return a sentence on `phases` (named once, sorted) in which some processes lack samples; empty without phases.
+
+    `effect` is its end.
+    """
     names = ", ".join(sorted(set(phases)))
     return f"Some processes lack samples in {names}, so {effect}." if names else ""
 
 
 def cpu_note(words: str, gaps: Sequence[Unsampled]) -> str:
-    """Return the note below a table of CPU use: definitions, `words`, and the treatments without figures."""
+    """Return the note below a table of CPU use: definitions, then `words`, then the treatments without figures."""
     return " ".join(filter(None, [_CPU_NOTE, words, unsampled_text(gaps)]))
 
 
@@ -328,7 +350,7 @@ def run_cpu(cpu: ProcessesOf) -> Table | None:
 
 
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the growth of mean response times with the documents; None if it is unknown."""
+    """Return the growth of mean response times, s per 1,000 documents, by phase and operation; None if unknown."""
     known = [
         (phase.name, name, growth)
         for phase in phases
@@ -362,7 +384,7 @@ def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def generator_table(generator: GeneratorFigures) -> Table:
-    """Return the recorded self-monitoring figures of the load generator in one run."""
+    """Return the recorded self-monitoring figures of the load generator in one run; unknown shares are left out."""
     achieved = generator.achieved
     shares = {
         "CPU of the busiest thread, mean": (generator.cpu_share, rules.CPU_LIMIT),
@@ -387,9 +409,9 @@ def generator_table(generator: GeneratorFigures) -> Table:
 
 
 def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the requests and self-monitoring figures of ranks by phase; None if one process generated the load.
+    """Return the requests and self-monitoring figures of ranks by phase; None if no phase recorded ranks.
 
-    Of more than 32 ranks, the table has those with the fewest requests.
+    Of more than 32 ranks in a phase, the table has those with the fewest requests, in the order of their numbers.
     """
     rows = []
     left_out = 0
@@ -428,7 +450,7 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[Cell]]:
-    """Return the goodness of fit of each model, by the title of its row."""
+    """Return the goodness of fit of each model, by the title of its row; cells are in the order of `models`."""
     return {
         "AICc, less is better": [_formatted(model.aicc, "{:.1f}") for model in models],
         "R²": [_formatted(model.r_squared, "{:.4f}") for model in models],
@@ -440,12 +462,12 @@ def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[
 
 
 def _formatted(value: float | None, form: str) -> Cell:
-    """Return a cell for a number in the format `form`; a dash for None."""
+    """Return a cell for a number in the format `form`, such as `{:.1f}`; a dash for None."""
     return Cell("–" if value is None else form.format(value), number=Number(value))
 
 
 def _generator(generator: GeneratorFigures | None) -> list[Cell]:
-    """Return the cells for CPU share, lateness and lag of the load generator; empty ones for None."""
+    """Return three cells for CPU share, p99 of lateness and p99 of lag of the load generator; empty ones for None."""
     if generator is None:
         return [Cell("")] * 3
     return [
@@ -456,17 +478,17 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
 
 
 def _why(run: RecordedRun) -> str:
-    """Return why a run is left out; empty for a run that was not made."""
+    """Return why a run is not valid, as `run_status.why` does; empty for a run that was not made."""
     return "" if run.status == "missing" else why(run)
 
 
 def p_cell(p: float | None, tone: str = "") -> Cell:
-    """Return a cell for a p value; a dash for None."""
+    """Return a cell for a p value, `< 0.001` if smaller; a dash for None."""
     return Cell("–" if p is None else p_text(p), tone=tone, number=Number(p))
 
 
 def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
-    """Return the cell for a parameter of a model with its interval; empty if the model lacks it."""
+    """Return the cell for the parameter `name` of a model with its interval; empty if the model lacks it."""
     estimate = model.parameters.get(name)
     unit = "1/s" if name in _RATES else ""
     return estimate_cell(estimate_text(estimate) if estimate else "", estimate, unit, tone)

@@ -25,7 +25,10 @@ class TerminalTable:
         self._rows: list[tuple[list[Text], str]] = []
 
     def add(self, *cells: Text | str, style: str = "") -> None:
-        """Add a row: as many cells as there are headers, all in one style unless they have their own."""
+        """Add a row, all in one rich `style` unless cells have their own.
+
+        It needs as many cells as there are headers; otherwise `print` raises ValueError.
+        """
         self._rows.append(([Text(cell) if isinstance(cell, str) else cell for cell in cells], style))
 
     def print(self, console: Console) -> None:
@@ -51,7 +54,10 @@ class TerminalTable:
         console.print(table)
 
     def _print_blocks(self, console: Console) -> None:
-        """Print each row as a line of names, then lines filled with figures and their headers."""
+        """Print each row as a line of names, then lines filled with figures and their headers.
+
+        Empty cells are omitted.
+        """
         for cells, style in self._rows:
             named = [cell for cell in cells[: self._names] if cell.plain]
             if named:
@@ -68,7 +74,10 @@ class TerminalTable:
 
 
 def _filled(pairs: Sequence[Text], width: int) -> Text:
-    """Return pairs of header and figure, joined to lines of at most `width` characters; a longer pair is folded."""
+    """Return pairs of header and figure, joined by two spaces to lines of at most `width` characters.
+
+    A longer pair is folded.
+    """
     lines: list[Text] = []
     for pair in pairs:
         if lines and cell_len(lines[-1].plain) + 2 + cell_len(pair.plain) <= width:

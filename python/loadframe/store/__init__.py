@@ -39,17 +39,26 @@ FILE = "under_test.py"
 
 
 def is_path(kind: str) -> bool:
-    """Whether `kind` is a path of a file or folder rather than the name of one of Loadframe's stores."""
+    """Whether `kind` is a path: it contains a slash, ends with `.py`, or is `.` or `..`; otherwise it names a store.
+
+    Whether the file exists is not checked.
+    """
     return "/" in kind or kind.endswith(".py") or kind in (".", "..")
 
 
 def below(kind: str, folder: Path) -> str:
-    """Return a path, relative to `folder`, as an absolute path; return the name of a store unchanged."""
+    """Return a path, relative to `folder`, as an absolute path; return the name of a store unchanged.
+
+    `~` is expanded and links are resolved. Whether the path exists, or is below `folder`, is not checked.
+    """
     return str((folder / Path(kind).expanduser()).resolve()) if is_path(kind) else kind
 
 
 def load_file(path: str) -> Store:
-    """Return the store that the Python file or folder at `path` defines; BadInput if it is missing or invalid."""
+    """Return the store that the Python file or folder at `path` defines; BadInput if it is missing or invalid.
+
+    A folder stands for its file `under_test.py`. Each file is executed only once per process.
+    """
     file = Path(path).expanduser().absolute()
     if file.is_dir():
         file /= FILE
@@ -64,9 +73,10 @@ def load_file(path: str) -> Store:
 
 @cache
 def _load_file(file: Path) -> Store:
-    """Execute a store's file and return its STORE, with `code` set; BadInput if it fails or defines no store.
+    """Execute a store's file and return its STORE; BadInput if it fails or defines no store.
 
-    The result is cached by path, because a store may keep state of its cluster.
+    Sets the store's `code` to the file's name and 12 hexadecimal digits of its SHA-256. The result is cached by path,
+    because a store may keep state of its cluster.
     """
     name = f"_loadframe_store_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -99,7 +109,7 @@ def _load_file(file: Path) -> Store:
 
 
 def _line(error: Exception, file: Path) -> int:
-    """Return the last line of the file in the traceback, or the line of a syntax error."""
+    """Return the last line of the file in the traceback, or the line of a syntax error; 1 if unknown."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
@@ -128,7 +138,7 @@ __all__ = [
 
 
 def stores() -> dict[str, Store]:
-    """Return every store by its kind, in alphabetical order."""
+    """Import all modules here, and return their stores by kind, in alphabetical order of the modules."""
     stores = (_store_of(name) for name in _modules())
     return {store.kind: store for store in stores if store is not None}
 
@@ -136,7 +146,8 @@ def stores() -> dict[str, Store]:
 def find(kind: str) -> Store:
     """Return the store of a kind, or the store at a path; BadInput with a suggestion for an unknown kind.
 
-    Most modules have the name of their store's kind, so that usually only one module is imported.
+    Imports only the module with the kind's name if that defines the store, and otherwise all. A path is of a Python
+    file or a folder that defines a store; BadInput if it does not.
     """
     if is_path(kind):
         return load_file(kind)
@@ -152,11 +163,11 @@ def find(kind: str) -> Store:
 
 
 def _modules() -> list[str]:
-    """Return the names of the modules and packages here, in alphabetical order."""
+    """Return the names of the modules and packages in this package, in alphabetical order, without importing them."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def _store_of(name: str) -> Store | None:
-    """Import the module of that name; return its store, or None if it defines none."""
+    """Import the module of that name in this package; return its store, or None if it does not define one."""
     store = getattr(importlib.import_module(f"{__name__}.{name}"), "STORE", None)
     return store if isinstance(store, Store) else None

@@ -67,7 +67,7 @@ class Auth:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The credentials in the form of the engine's plan."""
+        """The credentials, with the secret, in the form of the engine's plan: a dict whose only key is the scheme."""
         match self.scheme:
             case "basic":
                 return {"basic": {"user": self.user, "password": self.secret}}
@@ -125,22 +125,26 @@ class Access:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this has no TLS, credentials, compression or proxies."""
+        """Whether this has no TLS, credentials, compression or proxies. The cluster's name does not matter."""
         return replace(self, cluster=None) == OPEN
 
     @property
     def scheme(self) -> str:
-        """`http` or `https`."""
+        """The URL scheme: `https` with TLS, otherwise `http`."""
         return "https" if self.tls else "http"
 
     @property
     def status_hint(self) -> str:
-        """A hint to append to the remedy for a cluster that is not ready; empty if it has no name."""
+        """A hint to append to the remedy for a cluster that is not ready: its status command; empty without a name."""
         return f"; `loadframe cluster status {self.cluster}` shows its nodes" if self.cluster else ""
 
     @property
     def silence_hint(self) -> str:
-        """A hint to append to the remedy for a host that does not answer: the nodes' status, or TLS; may be empty."""
+        """A hint to append to the remedy for a host that does not answer; may be empty.
+
+        It is the status command of a cluster that Loadframe started; otherwise https:// without TLS, or --cert if that
+        was not given.
+        """
         if self.cluster is not None:
             return self.status_hint
         if self.tls is None:
@@ -149,15 +153,19 @@ class Access:
         return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
     def authenticate(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the HTTP headers with the credentials for a request with these `headers`, which include `Host`.
+        """Return the headers with the credentials, to add to a request; empty without credentials.
 
-        Empty without credentials.
+        `path` includes the query. `headers` are the request's other headers and must include `Host`, because a
+        signature covers them.
         """
         return dict(self.auth.signer.headers(method, path, list(headers.items()), body)) if self.auth else {}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """The client's TLS context, None without TLS; BadInput if a file is unreadable or invalid."""
+        """The client's TLS context, None without TLS; BadInput if a file is unreadable, invalid or encrypted.
+
+        It accepts any certificate and host name if `tls.verify` is False.
+        """
         if self.tls is None:
             return None
         tls = self.tls
@@ -173,7 +181,10 @@ class Access:
         return context
 
     def plan(self) -> dict[str, Any]:
-        """Return the access part of the engine's plan. It contains the secret."""
+        """Return the access part of the engine's plan, with the secret.
+
+        Empty without compression, TLS and credentials.
+        """
         plan: dict[str, Any] = {"compress": True} if self.compress else {}
         if self.tls:
             files = {"ca": self.tls.ca, "certificate": self.tls.certificate, "key": self.tls.key}
@@ -186,7 +197,10 @@ class Access:
         return plan
 
     def describe(self) -> dict[str, Any]:
-        """Return a description for manifests, without the secret."""
+        """Return whether TLS, verification, client certificate and compression are used, and the scheme of credentials.
+
+        It is for manifests, without secrets; the scheme is None without credentials.
+        """
         return {
             "tls": self.tls is not None,
             "verified": bool(self.tls and self.tls.verify),
@@ -200,8 +214,8 @@ class Access:
     ) -> None:
         """Complete a TLS handshake with each host; BadInput if a host's certificate is invalid or the handshake fails.
 
-        `announce` requests TLS on a new connection, in protocols that need it, and raises OSError if the host refuses.
-        Unreachable hosts are skipped.
+        Does nothing without TLS. `announce` requests TLS on a new connection, in protocols that need it, and raises
+        OSError if the host refuses. Skips such hosts, and hosts that are unreachable or do not answer within 5 s.
         """
         if self.context is None:
             return
@@ -233,9 +247,10 @@ def endpoints(
 ) -> tuple[list[str], bool | None]:
     """Return the `host:port`s of a comma-separated list, and whether it requests TLS (None if unspecified).
 
-    Each entry is `host:port`, or a URL with `http://`, `https://` or one of the store's `schemes`. An entry without a
-    port gets `port`, the store's default, or the scheme's. A URL of a store's scheme may list several hosts, such as
-    `mongodb://a,b`. BadInput for an invalid entry, or if only some entries use TLS.
+    Each entry is `host:port`, or a URL with `http://`, `https://` or a scheme in `schemes` (name -> whether it means
+    TLS). Without a port, an `http` or `https` URL gets 80 or 443, and other entries get `port`, the store's default. A
+    URL of a store's scheme may list several hosts, such as `mongodb://a,b`. BadInput for an invalid entry, an entry
+    that lacks a port without a default, or if entries differ in TLS.
     """
     secure, addresses, native = set[bool | None](), list[str](), False
     for part in (part.strip() for part in text.split(",")):
@@ -263,7 +278,10 @@ def _is_host(text: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of `host:port`, without the brackets of an IPv6 address; BadInput if invalid."""
+    """Return host and port of `host:port`, without the brackets of an IPv6 address; BadInput if invalid.
+
+    The port must be 1 to 65535. The host is not resolved.
+    """
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or (":" in host and not host.startswith("[")):
         raise BadInput(f"invalid address {address!r}", remedy="write host:port, such as 127.0.0.1:9200")
@@ -289,7 +307,7 @@ def invalid_certificate(address: str, error: ssl.SSLCertVerificationError) -> Ba
 
 
 def require_known(addresses: Sequence[str]) -> None:
-    """Raise BadInput for an invalid address or an unknown host name."""
+    """Raise BadInput for an address that is not `host:port`, or a host name that the system cannot resolve."""
     for address in addresses:
         host, port = split_address(address)
         try:
@@ -303,7 +321,10 @@ def require_known(addresses: Sequence[str]) -> None:
 
 
 def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) -> tuple[str, str]:
-    """Return scheme and `host:port` of a URL; BadInput if it has credentials, a path, or an unknown scheme."""
+    """Return scheme and `host:port` of a URL; BadInput if it has credentials, a path, a query or an unknown scheme.
+
+    Without a port in the URL it is `port` for a scheme in `schemes`, and 80 or 443 for `http` and `https`.
+    """
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -346,7 +367,7 @@ def _naming(file: Path | None) -> Iterator[None]:
 
 
 def _encoded(text: str) -> str:
-    """Return the Base64 encoding of a text."""
+    """Return the Base64 encoding of a text in UTF-8."""
     return base64.b64encode(text.encode()).decode()
 
 
@@ -363,9 +384,9 @@ def first_answer(
 ) -> Answer:
     """Return the result of `ask` for the first address that answers; if none does, raise the last exception.
 
-    `unanswered` are the exceptions for a node that did not answer, `unsent` those for a request that was not sent. A
-    request that changes something is not `repeatable`, because the node may still carry it out. It goes to the next
-    address only after an `unsent` exception.
+    `ask` gets one of the `addresses`, of which there must be one at least. `unanswered` are the exceptions for a node
+    that did not answer, `unsent` those for a request that was not sent. A request that changes something is not
+    `repeatable`, because the node may still carry it out. It goes to the next address only after an `unsent` exception.
     """
     for address in addresses[:-1]:
         try:
@@ -410,7 +431,10 @@ class Encryption(StrEnum):
 
 
 def refuse_settings(encryption: Encryption, settings: Mapping[str, Any], decided: Callable[[str], bool]) -> None:
-    """Raise BadInput for a setting that Loadframe controls when it encrypts; `decided` recognizes such settings."""
+    """Raise BadInput for a setting that Loadframe controls when it encrypts: one for which `decided(name)` is True.
+
+    Does nothing without encryption.
+    """
     for name in settings if encryption.any else ():
         if decided(name):
             raise BadInput(
@@ -429,7 +453,10 @@ class Certificates:
     key: str = field(repr=False)  #: PKCS #8, without a password
 
     def files(self, *, bundled: bool = False) -> dict[str, str]:
-        """Return the PEM files' content by path in the node's folder; `bundled` joins certificate and key in one."""
+        """Return the PEM files' content by path in the node's folder: authority, certificate and key.
+
+        With `bundled`, one file contains both certificate and key.
+        """
         if bundled:
             return {AUTHORITY: self.authority, BUNDLE: self.certificate + self.key}
         return {AUTHORITY: self.authority, CERTIFICATE: self.certificate, KEY: self.key}

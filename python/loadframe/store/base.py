@@ -62,7 +62,7 @@ class NodeSpec:
 
     @property
     def elects(self) -> bool:
-        """Whether the node can be elected and has a vote."""
+        """Whether the node can be elected and has a vote. Without `electors`, all nodes do."""
         return self.electors is None or self.name in self.electors
 
 
@@ -134,7 +134,10 @@ class Health:
     declared: tuple[tuple[int, int], ...] = ()
 
     def unheld(self, nodes: int) -> int:
-        """Return how many declared copies do not fit on `nodes` nodes, with one copy of a piece per node."""
+        """Return how many declared copies do not fit on `nodes` nodes, with one copy of a piece per node.
+
+        0 if `declared` is empty.
+        """
         return sum(pieces * max(copies - nodes, 0) for pieces, copies in self.declared)
 
     @property
@@ -209,7 +212,10 @@ _POLL = 0.1
 
 
 def wait_until(met: Callable[[], bool], watch: Watch, progress: Balancing) -> None:
-    """Poll `met` until it returns True, and call `watch(progress)` between polls. Unreachable counts as False."""
+    """Poll `met` every 0.1 s until it returns True; call `watch(progress)` between polls. Unreachable counts as False.
+
+    There is no time limit here: an error of `watch` ends the wait.
+    """
     while True:
         with contextlib.suppress(Unreachable):
             if met():
@@ -256,7 +262,10 @@ class Store(ABC):
     extra_ports: int = 0  #: ports that a node needs besides its client and peer ports
 
     def with_access(self, access: Access) -> "Store":
-        """Return the store with TLS, credentials and compression as in `access`; BadInput without support for them."""
+        """Return the store with TLS, credentials and compression as in `access`; BadInput without support for them.
+
+        By default nothing is supported.
+        """
         if not access.is_plain:
             raise BadInput(f"{self.kind} does not support TLS or credentials", remedy="leave those options out")
         return self
@@ -286,7 +295,10 @@ class Store(ABC):
         raise BadInput(f"{self.kind} cannot be started from an installation", remedy="leave --home out")
 
     def found_here(self) -> FoundInstallation | None:
-        """Return the installation that nodes use unless the user names a version or a home; None if there is none."""
+        """Return the installation that nodes use unless the user names a version or a home.
+
+        Return None if the store has to be downloaded, or cannot be started at all.
+        """
         try:
             return self.installation(None)
         except BadInput:
@@ -302,21 +314,25 @@ class Store(ABC):
         """Return the packages of a version; BadInput if the package registries do not have it."""
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's download of a version that the package registries lack; None if there is none.
+        """Return the vendor's download of a version that the package registries lack, or None if the vendor has none.
 
-        BadInput for an incomplete version number.
+        BadInput for an incomplete version number. By default None.
         """
         return None
 
     def software(self, version: str) -> dict[str, str]:
-        """Split a result of `version` into `distribution` (the product) and `version`, for drivers that need them."""
+        """Split a result of `version` into `distribution` (the product) and `version`, for drivers that need them.
+
+        `valkey 8.0.1` becomes valkey and 8.0.1. Without a product's name, the product is the kind.
+        """
         distribution, _, number = version.rpartition(" ")
         return {"distribution": distribution or self.kind, "version": number}
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """Raise BadInput if a cluster runs an unsupported version, or in some stores another product.
+        """Raise BadInput if a cluster runs a version below `oldest`, or in some stores another product.
 
-        `version` is the result of `version()`. Callers check this before they change the cluster.
+        `version` is the result of `version()`. Callers check this before they change the cluster. A version without
+        numbers is accepted.
         """
         numbers = tuple(int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2])[: len(self.oldest)])
         if numbers and numbers < self.oldest:
@@ -328,9 +344,9 @@ class Store(ABC):
             )
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a sentence for each silent address, for drivers that would not notice it under load.
+        """Return a sentence for the user for each address that does not answer, if the driver would not notice that.
 
-        Default: empty.
+        By default empty.
         """
         return []
 
@@ -342,15 +358,18 @@ class Store(ABC):
         return {}
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
-        """Return which nodes serve reads, in the driver's terms; None if the settings do not choose it."""
+        """Return the servers that serve reads, in the driver's terms, such as `replica`, or None if not set.
+
+        By default None.
+        """
         return None
 
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise BadInput for a setting that Loadframe controls, such as a port or a data folder."""
+        """Raise BadInput for a setting of a new cluster that is invalid, or that Loadframe controls, such as a port."""
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the settings that decide when a write is acknowledged, with their values; empty if unknown."""
+        """Return the settings that decide when a write is acknowledged, with values, as text; empty if unknown."""
         return ""
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
@@ -365,7 +384,8 @@ class Store(ABC):
     ) -> None:
         """Raise BadInput if this machine cannot run a node with these settings and this memory limit in bytes.
 
-        The node binds `address`, an IP address. It runs on the nodes' machines, before the software is copied to them.
+        The limit is None without one. The node binds `address`, an IP address. It runs on the nodes' machines, before
+        the software is copied to them.
         """
 
     def require_encryption(
@@ -375,7 +395,7 @@ class Store(ABC):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Raise BadInput if a cluster of `nodes` nodes cannot start with this encryption.
+        """Raise BadInput if a cluster of `nodes` nodes cannot start with this encryption; by default, with any.
 
         It is called twice: before the software is available, and with its installation.
         """
@@ -387,18 +407,21 @@ class Store(ABC):
             )
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the processes of data-bearing node `number`; the first process represents the node.
+        """Return the processes of data-bearing node `number`, from 0; the first process represents the node.
 
         Cluster sizes and `Health.nodes` count data-bearing nodes.
         """
         return (ProcessSpec(f"node-{number}"),)
 
     def without_effect(self, settings: Mapping[str, Any]) -> list[str]:
-        """Return the valid settings that have no effect beside the others."""
+        """Return the names of valid settings that have no effect beside the others. By default empty."""
         return []
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the other processes of a cluster, such as routers; they stay when nodes join or leave."""
+        """Return the processes of a cluster besides its nodes, such as routers; they stay when nodes join or leave.
+
+        By default none.
+        """
         return ()
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
@@ -417,28 +440,32 @@ class Store(ABC):
 
     @abstractmethod
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the node's files, command line and environment."""
+        """Return the node's files, command line and environment; BadInput if the installation cannot run it."""
 
     @abstractmethod
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version that the cluster runs; Unreachable when no address answers."""
+        """Return the version that the cluster runs, with the product's name before it if that differs from the kind.
+
+        Unreachable if no address answers.
+        """
 
     @abstractmethod
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the cluster's state; Unreachable when no address answers."""
+        """Return the cluster's state, from the first address that answers; Unreachable if none answers."""
 
     def form(  # noqa: B027 - most need nothing
         self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch
     ) -> None:
         """Form a cluster of newly started processes with empty folders. Some may not answer yet.
 
-        `members` are all processes, companions last. It does nothing where nodes form the cluster automatically.
+        `members` are all processes, companions last; `settings` are the user's. It does nothing where nodes form the
+        cluster automatically. `watch` gets the progress, and may end the wait by an error.
         """
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:  # noqa: B027 - most need nothing
         """Reconnect restarted processes, some at new addresses. Some may not answer yet.
 
-        It does nothing where nodes find each other through their files.
+        `members` are all processes. It does nothing where nodes find each other through their files.
         """
 
     def require_growing(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most can
@@ -462,7 +489,7 @@ class Store(ABC):
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Move a node's data to the others, and return when the node can be stopped without loss.
 
-        BadInput before any change if the remaining nodes cannot hold all replicas.
+        BadInput before any change if the remaining nodes cannot hold all replicas. By default BadInput, always.
         """
         raise BadInput(f"Loadframe cannot remove nodes from {self.kind}", remedy="start a cluster with fewer nodes")
 
@@ -483,14 +510,20 @@ class Store(ABC):
         )
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return settings of a running cluster by name; BadInput for an unknown one, or if members differ."""
+        """Return settings of a running cluster by name; BadInput for an unknown one, or if members differ.
+
+        By default BadInput, always.
+        """
         raise BadInput(
             f"Loadframe cannot set and read the settings of a running {self.kind}",
             remedy="leave the settings out, use collections.NAME.KEY as a factor, or let Loadframe start the cluster",
         )
 
     def require_running_setting(self, name: str) -> None:
-        """Raise BadInput, without a connection, for a setting that no running cluster of this kind can change."""
+        """Raise BadInput, without a connection, for a setting that no running cluster of this kind can change.
+
+        By default that is every setting in stores without `running_settings`, and none in others.
+        """
         if type(self).running_settings is Store.running_settings:
             self.running_settings((), [name])
 
@@ -499,7 +532,10 @@ class Store(ABC):
 
     @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a collection and wait until it accepts writes and reads; `nodes` is the cluster's size."""
+        """Create a collection and wait until it accepts writes and reads.
+
+        `definition` is its part for this store in the workload file; `nodes` is the cluster's size.
+        """
 
     @abstractmethod
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
@@ -516,7 +552,7 @@ class Store(ABC):
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
         """Return for each field how many documents of a collection have it, including the latest writes.
 
-        BadInput if the store cannot count by field.
+        BadInput if the store cannot count by field, as by default.
         """
         raise BadInput(f"Loadframe cannot count documents of {self.kind} by field", remedy="count them by other means")
 
@@ -537,11 +573,17 @@ class Store(ABC):
         raise self._not_explored()
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
-        """Return the fields of a collection that questions can name, by name; BadInput for an unknown collection."""
+        """Return the use of each field that questions can name (time, number or keyword) by the field's name.
+
+        BadInput for an unknown collection, and in stores that do not answer questions about documents.
+        """
         raise self._not_explored()
 
     def explore(self, addresses: Sequence[str], question: Question) -> Findings:
-        """Answer a question about documents, by reading only; BadInput for unknown names."""
+        """Answer a question about documents, by reading only.
+
+        BadInput for unknown names, and in stores that do not answer questions about documents.
+        """
         raise self._not_explored()
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
@@ -569,9 +611,10 @@ _DAY = r"-\d{4}\.\d\d\.\d\d"
 
 
 def daily_collections(name: str, known: Iterable[str], *, dotted: bool = True) -> list[str]:
-    """Return the known daily collections of `ads` for the name `ads-*`, or the name itself.
+    """Return the days of `ads-*` among the `known` collections, in their order; return a name without `-*` alone.
 
-    A daily collection is called `ads-2017.03.01`, or `ads_2017_03_01` if not `dotted`.
+    A day of `ads-*` is called `ads-2017.03.01`, or `ads_2017_03_01` if not `dotted`. A name without `-*` need not be
+    known.
     """
     if not name.endswith(_EVERY_DAY):
         return [name]

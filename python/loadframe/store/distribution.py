@@ -25,7 +25,7 @@ class Jar:
 
     @property
     def filename(self) -> str:
-        """The file's name in the repository and in the installation."""
+        """The file's name in the repository and in the installation, such as `lucene-core-9.12.0.jar`."""
         return "-".join(self.coordinates.split(":")[1:]) + f".{self.packaging}"
 
     @property
@@ -99,17 +99,17 @@ class Distribution:
 
     @property
     def files(self) -> tuple[Jar, ...]:
-        """All files to download."""
+        """All files to download: the jars, then the archive; neither the wheel nor packages of an environment."""
         return (*self.jars, self.archive.file) if self.archive else self.jars
 
     @property
     def size(self) -> int:
-        """Total download size in bytes."""
+        """Total download size in bytes, without the packages of an environment."""
         return sum(jar.size for jar in self.files) + (self.wheel.size if self.wheel else 0)
 
 
 def embedded_files(store: str, version: str) -> Distribution:
-    """Return the distribution that the file STORE-VERSION.json of this package lists."""
+    """Return the distribution that the file STORE-VERSION.json of this package lists; FileNotFoundError without it."""
     return read(Path(__file__).with_name(f"{store}-{version}.json"))
 
 
@@ -151,7 +151,7 @@ def version_numbers(kind: str, version: str) -> tuple[int, ...]:
 
 
 def vendor_architecture(kind: str) -> str:
-    """Return this machine's architecture as vendors name it; BadInput if they do not support it."""
+    """Return this machine's architecture, `x86_64` or `aarch64`; BadInput if it has another."""
     architecture = platform.machine()
     if architecture not in _MACHINES:
         raise BadInput(
@@ -166,14 +166,20 @@ _PLACES = ("", "bin", "src")
 
 
 def program(home: Path | None, *names: str) -> Path | None:
-    """Return the first of these programs in the installation, or on the PATH without `home`; None if absent."""
+    """Return the first of these programs in `home`, its `bin` or `src`, or on the PATH without `home`; None if missing.
+
+    `names` are in order of preference.
+    """
     places = ":".join(str(home / place) for place in _PLACES) if home else None
     programs = (shutil.which(name, path=places) for name in names)
     return next((Path(path) for path in programs if path), None)
 
 
 def require_program(home: Path | None, *names: str) -> Path:
-    """Return the first of these programs in the installation or on the PATH; BadInput if absent."""
+    """Return the first of these programs in `home`, its `bin` or `src`, or on the PATH without `home`.
+
+    BadInput if absent.
+    """
     path = program(home, *names)
     if path is None:
         raise BadInput(
@@ -185,9 +191,10 @@ def require_program(home: Path | None, *names: str) -> Path:
 
 
 def program_version(path: Path, pattern: str, *arguments: str) -> str:
-    """Run a program with `arguments`, and return group 1 of `pattern` in its output: its version.
+    """Run a program with `arguments`, and return group 1 of the pattern's first match in its stdout: its version.
 
-    BadInput if it cannot run, takes over 30 s, or prints no version. `pattern` is a regular expression.
+    BadInput if it cannot run, takes over 30 s, or prints no version. `pattern` is a regular expression. The exit status
+    does not matter.
     """
     try:
         done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=30, check=False)
@@ -206,7 +213,10 @@ def program_version(path: Path, pattern: str, *arguments: str) -> str:
 
 
 def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
-    """Return the version in a jar's file name, `lib/NAME-VERSION.jar` for one of `names`; BadInput if it is missing."""
+    """Return the version in a jar's file name, `lib/NAME-VERSION.jar` for one of `names`; BadInput if it is missing.
+
+    `kind` is the store's kind, for the message.
+    """
     lib = home / "lib"
     for path in sorted(lib.iterdir()) if lib.is_dir() else ():
         for name in names:
@@ -220,6 +230,6 @@ def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
 
 
 def jdk(home: Path) -> Path | None:
-    """Return the Java home that an installation bundles in its folder `jdk`, or None."""
+    """Return the Java home that an installation bundles in its folder `jdk`; None if it bundles none."""
     runtime = home / "jdk"
     return runtime if (runtime / "bin" / "java").is_file() else None

@@ -106,7 +106,7 @@ class Elasticsearch(SearchStore):
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, None without `home`; BadInput if it is too old or too new."""
+        """Return the user's installation, None without `home`; BadInput for versions other than 6.8 to 9."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("elasticsearch",))
@@ -121,7 +121,7 @@ class Elasticsearch(SearchStore):
         return FoundInstallation(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that Loadframe controls, and invalid JVM settings."""
+        """Raise BadInput for settings that Loadframe controls, and for invalid JVM settings (`heap`, `jvm`)."""
         node_settings.check_settings(settings, _OURS)
 
     def require_encryption(
@@ -131,7 +131,10 @@ class Elasticsearch(SearchStore):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Refuse conflicting settings, and an installation without the security module, which encrypts connections."""
+        """With encryption, raise BadInput for security settings, and for an installation without the security module.
+
+        Settings of ciphers and protocols are accepted.
+        """
         refuse_settings(
             encryption, settings, lambda name: name.startswith(_SECURITY) and not name.endswith(_OF_ENCRYPTION)
         )
@@ -143,9 +146,9 @@ class Elasticsearch(SearchStore):
             )
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Refuse a heap that leaves too little of `memory`, and a limit of open files too low for `address`.
+        """Raise BadInput for a heap that leaves less than 128 MiB of `memory`, and too few open files for `address`.
 
-        A loopback address needs no such limit.
+        `memory` is the limit in bytes, None without one. A loopback address needs no minimum of open files.
         """
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here(), address)
@@ -207,7 +210,7 @@ class Elasticsearch(SearchStore):
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Move all shards off the node, and wait until it holds none; then remove its vote.
 
-        BadInput if the others cannot hold all replicas, or cannot elect a master.
+        BadInput if the others cannot hold all replicas, or cannot elect a master. `watch` gets the shards left.
         """
         if not self._elects_by_number(addresses):
             return super().leave(addresses, member, watch)
@@ -239,14 +242,18 @@ class Elasticsearch(SearchStore):
         return self._count_voters(addresses, without=member.name)
 
     def _count_voters(self, addresses: Sequence[str], without: str = "") -> None:
-        """Set the election quorum to a majority of the electable nodes, not counting the node named `without`."""
+        """Set the election quorum to a majority of the electable nodes, not counting the node named `without`.
+
+        The quorum is a persistent cluster setting.
+        """
         voters = set(membership.names(self.request, addresses, "master")) - {without}
         membership.require_majority(self.request, addresses, len(voters))
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index as `SearchStore` does; before version 7 its mappings belong to the type `_doc`.
+        """Create an index from `settings` and `mappings`, a data stream, or a rolling alias; wait for its primaries.
 
-        BadInput for a data stream before 7.9.
+        Without a number of shards there are `nodes`. Before version 7 the mappings belong to the type `_doc`. BadInput
+        for a data stream before 7.9.
         """
         body = json.loads(json.dumps(definition))
         version = self._version_number(addresses)
@@ -277,7 +284,7 @@ def _major(version: str) -> int | None:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return major and minor version: (8, 1) for `8.1.2`."""
+    """Return major and minor version: (8, 1) for `8.1.2`; ValueError if these are not numbers."""
     return tuple(int(part) for part in version.partition("-")[0].split(".")[:2])
 
 
@@ -330,7 +337,10 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
 
 
 def _encrypted(node: NodeSpec, version: tuple[int, ...]) -> dict[str, Any]:
-    """Return the settings for TLS. They enable security, and give anonymous users all rights."""
+    """Return the settings for TLS of a node of `version` (major, minor), for the connections that its encryption names.
+
+    They enable security, and give anonymous users all rights.
+    """
     files = {"certificate_authorities": AUTHORITY, "certificate": CERTIFICATE, "key": KEY}
     settings: dict[str, Any] = {
         "xpack.security.enabled": True,

@@ -59,7 +59,10 @@ class Http(Store):
         return answer.headers.get("server", "unknown")
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the service's health: ready if all addresses answer, with any status."""
+        """Return the service's health: ready if all addresses answer, with any status.
+
+        Addresses that answer count as nodes.
+        """
         there = sum(self._answers(address) for address in addresses)
         ready = there == len(addresses)
         return Health(ready=ready, status="answering" if ready else "partly silent", nodes=there, moving=0, missing=0)

@@ -25,7 +25,10 @@ _OURS = re.compile(r"-Xm[sx]|-XX:ActiveProcessorCount=")
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for an invalid heap size, and for JVM options that are invalid or controlled by other settings."""
+    """Raise BadInput for an invalid setting `heap`, and for options in `jvm` that are invalid or Loadframe's.
+
+    Loadframe controls -Xms, -Xmx and -XX:ActiveProcessorCount.
+    """
     if "heap" in settings:
         parse_size(settings["heap"])
     for option in _user_options(settings):
@@ -42,9 +45,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def options(node: NodeSpec, vendors: Sequence[str], *, besides: int) -> tuple[int, list[str]]:
-    """Return the heap in bytes and the JVM's options. The user's options override those in `vendors`.
+    """Return the heap in bytes and all JVM options: heap, `vendors`, processors (the CPU limit rounded up), the user's.
 
-    `besides` is the least memory that a node needs besides its heap, in bytes.
+    The user's options override the others; a user's garbage collector replaces the one in `vendors`. BadInput if the
+    heap leaves less than `besides` bytes of the node's memory limit.
     """
     heap = heap_size(node.settings, node.memory, besides=besides)
     user_options = _user_options(node.settings)
@@ -59,14 +63,15 @@ def options(node: NodeSpec, vendors: Sequence[str], *, besides: int) -> tuple[in
 
 
 def _user_options(settings: Mapping[str, Any]) -> list[str]:
-    """Return the JVM options in the setting `jvm`, split at spaces."""
+    """Return the JVM options in the setting `jvm`, split at spaces; empty without the setting."""
     return str(settings.get("jvm") or "").split()
 
 
 def heap_size(settings: Mapping[str, Any], memory: int | None, *, besides: int) -> int:
-    """Return the heap in bytes: the setting `heap`, else half of the limit `memory`, but 256 MiB to 31 GiB.
+    """Return the heap in bytes: the setting `heap`, or half of the limit `memory`, raised to 256 MiB or cut to 31 GiB.
 
-    512 MiB without both. The other half is for the page cache. BadInput if less than `besides` bytes would remain.
+    512 MiB without both; the setting is neither raised nor cut. The other half is for the page cache. BadInput if less
+    than `besides` bytes of the limit would remain.
     """
     if "heap" in settings:
         size = parse_size(settings["heap"])

@@ -58,7 +58,10 @@ class OpenSearch(SearchStore):
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, in the layout of the vendor's archive, or None without `home`."""
+        """Return the user's installation, in the layout of the vendor's archive; None without `home`.
+
+        BadInput if `home` has another layout.
+        """
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("opensearch",))
@@ -66,13 +69,13 @@ class OpenSearch(SearchStore):
         return FoundInstallation(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that Loadframe controls, and invalid JVM settings."""
+        """Raise BadInput for settings that Loadframe controls, and for invalid JVM settings (`heap`, `jvm`)."""
         node_settings.check_settings(settings, _OURS)
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Refuse a heap that leaves too little of `memory`, and a limit of open files too low for `address`.
+        """Raise BadInput for a heap that leaves less than 128 MiB of `memory`, and too few open files for `address`.
 
-        A loopback address needs no such limit.
+        `memory` is the limit in bytes, None without one. A loopback address needs no minimum of open files.
         """
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here(), address)

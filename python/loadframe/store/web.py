@@ -46,10 +46,10 @@ class Proxy:
 
 
 def proxy_for(address: str, scheme: str) -> Proxy | None:
-    """Return the proxy for requests to `host:port`, or None for loopback addresses and hosts in NO_PROXY.
+    """Return the proxy for requests to `host:port`, or None without one, for loopback addresses and hosts in NO_PROXY.
 
-    Reads HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in upper or lower case. BadInput for a proxy that is not
-    supported.
+    `scheme` (http or https) selects HTTP_PROXY or HTTPS_PROXY, and ALL_PROXY is used without that, in upper or lower
+    case. BadInput for a proxy that is not supported.
     """
     proxies = getproxies_environment()
     name = scheme if scheme in proxies else "all"
@@ -77,7 +77,10 @@ def proxy_for(address: str, scheme: str) -> Proxy | None:
 
 
 def _is_direct(address: str, exceptions: str) -> bool:
-    """Whether a host is this machine, or in NO_PROXY: a domain, an address, a network (CIDR) or `*`."""
+    """Whether the host of `address` (host:port) is this machine, or in `exceptions`, the text of NO_PROXY.
+
+    An entry is a domain, an address, a network (CIDR) or `*`. Host names are not resolved.
+    """
     host = split_address(address)[0]
     if host == "localhost" or proxy_bypass(host, {"no": exceptions}):
         return True
@@ -157,10 +160,11 @@ class Web:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Send a request, with `body` as JSON or with a `form`, and return the answer; UnansweredError without one.
+        """Send a request, with `body` as JSON or with a `form`, and return the answer with any status.
 
-        A sequence is sent as JSON lines. With `headers`, no credentials are sent. `timeout` limits each read and write,
-        s. Redirects are not followed.
+        UnansweredError without an answer (UnsentError if the node did not get the request), BadInput for an invalid
+        certificate. A sequence is sent as JSON lines. With `headers`, no credentials are sent. `timeout` limits each
+        read and write, s. Redirects are not followed.
         """
         sent = dict(headers or {})
         content = None

@@ -32,9 +32,11 @@ _NAMING_KEYS = ("find", "aggregate", "count", "distinct", "insert", "update", "d
 
 
 def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
-    """Return the workload with a prefix before the names of its collections, in definitions and requests.
+    """Return a copy of the workload with `prefix` before the names of its collections and their aliases.
 
-    BadInput, with the operation, if a request names collections in a way that cannot be renamed.
+    Changes definitions and requests, and sets the workload's `prefix`. Returns the workload itself if `prefix` is empty
+    or it has no collections. BadInput, with the operation, if a request names collections in a way that cannot be
+    renamed.
     """
     if not prefix or not workload.collections:
         return workload
@@ -50,7 +52,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     renaming = _Renaming(names, columns)
 
     def renamed(phase: ResolvedPhase) -> ResolvedPhase:
-        """Return a phase with the new names in its operations."""
+        """Return a copy of a phase with the new names in its operations. BadInput as for `with_prefix`."""
         return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
 
     return replace(
@@ -62,16 +64,17 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
 
 
 def _with_aliases(definition: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the definition of a collection with a prefix before its aliases."""
+    """Return a copy of a collection's definition with a prefix before the names of its aliases."""
     if not definition.get("aliases"):
         return dict(definition)
     return {**definition, "aliases": {prefix + alias: body for alias, body in definition["aliases"].items()}}
 
 
 def without_prefix(described: Any, prefix: str) -> Any:
-    """Return a description of phases with the names of collections as in the workload.
+    """Return a copy of a description with `prefix` removed from the beginning of words in all texts, at any depth.
 
-    Otherwise a generated prefix would make equal loads look different.
+    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. Otherwise a
+    generated prefix would make equal loads look different.
     """
     if isinstance(described, str):
         return re.sub(rf"(?<!\w){re.escape(prefix)}(?=\w)", "", described) if prefix else described
@@ -81,12 +84,15 @@ def without_prefix(described: Any, prefix: str) -> Any:
 
 
 def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
-    """Return whether requests of the phases may change collections, including merges and refreshes."""
+    """Return whether requests of the phases may change collections.
+
+    True also for merges, refreshes and unknown requests.
+    """
     return any(not _only_reads(form) for phase in phases for form in phase.operations.values())
 
 
 def _refusal(why: str) -> BadInput:
-    """Return the error for a workload that does not support a prefix of its collections, for the reason `why`."""
+    """Return the error for a workload that does not support a prefix; `why` is the end of its message."""
     return BadInput(
         f"cannot use a prefix for the collections of this workload: {why}",
         remedy="set store.prefix: none to use the names in the workload; existing collections are never dropped",
@@ -97,9 +103,9 @@ class _Renaming:
     """Renames collections in the requests of a workload."""
 
     def __init__(self, names: Mapping[str, str], columns: Collection[str]) -> None:
-        """`names` maps old names to new ones.
+        """`names` maps old names of collections and aliases to new ones.
 
-        `columns` are the names of collections that also name a column, so that statements are ambiguous.
+        `columns` are names that are also names of a column, in lower case; statements with them are ambiguous.
         """
         self._names = names
         self._columns = columns
@@ -107,7 +113,7 @@ class _Renaming:
         self._word = re.compile(rf"(?<![\w.$-])(?P<schema>\w+\.)?(?P<name>{words})(?![\w$-])")
 
     def form(self, operation: str, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request with other names of collections.
+        """Return a copy of a request (`form`) with the new names of collections; `operation` is its name, for errors.
 
         BadInput, with the operation, if the request names collections in a way that cannot be renamed.
         """
@@ -119,7 +125,11 @@ class _Renaming:
         return {key: self._part(operation, key, value) for key, value in form.items()}
 
     def _part(self, operation: str, kind: str, value: Any) -> Any:
-        """Return the value of one key of a request (`kind` is the key) with collections renamed."""
+        """Return the value of one key of a request (`kind` is the key) with collections renamed.
+
+        Values other than mappings and commands are returned unchanged. `operation` is for errors; BadInput as for
+        `form`.
+        """
         if kind == "command":
             return self._command(value)
         if not isinstance(value, Mapping):
@@ -150,7 +160,10 @@ class _Renaming:
         return changed
 
     def _known(self, operation: str, name: str) -> str:
-        """Return the new name of a collection or pattern. BadInput if the workload does not have it."""
+        """Return the new name of a collection. A pattern with `*` that matches a collection gets the prefix.
+
+        BadInput, with the operation, for other names.
+        """
         if "*" in name and (matching := fnmatch.filter(self._names, name)):
             # With the prefix, a pattern matches only collections with the prefix.
             return self._names[matching[0]].removesuffix(matching[0]) + name
@@ -159,9 +172,9 @@ class _Renaming:
         return self._names[name]
 
     def _statement(self, operation: str, text: str) -> str:
-        """Return a statement with names replaced outside of single quotes.
+        """Return a CQL, SQL or query statement with collections renamed outside of single quotes.
 
-        BadInput for a name that is also a column.
+        A schema before a name stays. BadInput, with the operation, for a name that is also a column.
         """
 
         def replaced(word: re.Match[str]) -> str:
@@ -179,14 +192,14 @@ class _Renaming:
         return [self._key(word) for word in command]
 
     def _key(self, word: Any) -> Any:
-        """Return a word of a Redis command; a key COLLECTION or COLLECTION:ID gets the new name."""
+        """Return a word of a Redis command; a key COLLECTION or COLLECTION:ID gets the new name, other words stay."""
         if not isinstance(word, str):
             return word
         name, colon, rest = word.partition(":")
         return f"{self._names[name]}{colon}{rest}" if name in self._names else word
 
     def _named(self, value: Any, keys: Collection[str]) -> Any:
-        """Return a value with the collections renamed that are values of these keys, at any depth."""
+        """Return a copy of a value in which collections under these keys are renamed, at any depth; others stay."""
         if isinstance(value, Mapping):
             return {
                 key: self._names.get(entry, entry)

@@ -98,7 +98,7 @@ class Collection(Model):
     postgresql: PostgresTable | None = None
 
     def definition(self, family: str) -> dict[str, Any]:
-        """Return a family's definition; empty for the store's defaults."""
+        """Return the keys that the file sets for a family; empty without a definition, and for an unknown family."""
         definition: Model | None = getattr(self, family, None)
         return {} if definition is None else definition.model_dump(exclude_unset=True, by_alias=True)
 
@@ -115,7 +115,7 @@ DEFINITIONS: Mapping[str, type[Model]] = {
 
 
 def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a definition with one key, or `settings.NAME`, set to a value. None removes the key.
+    """Return a copy of a definition with `key`, or `NAME` inside it for `key.NAME`, set to a value; None removes it.
 
     BadInput if a collection of this family does not have the key or does not accept the value.
     """

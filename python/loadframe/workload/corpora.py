@@ -29,21 +29,21 @@ PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
 
 
 def _address(value: str) -> str:
-    """Refuse a text that is not an http or https URL; an empty text is allowed."""
+    """Return a text unchanged; refuse anything but an http or https URL or an empty text."""
     if value and not value.startswith(("http://", "https://")):
         raise wrong(f"{short_json(value)} is not a URL", "start it with https:// or http://, or use file:")
     return value
 
 
 def _checksum(value: str) -> str:
-    """Refuse a text that is not a SHA-256 checksum; an empty text is allowed."""
+    """Return a text unchanged; refuse anything but a SHA-256 checksum (64 hexadecimal digits) or an empty text."""
     if not re.fullmatch(r"([0-9A-Fa-f]{64})?", value):
         raise wrong(f"{short_json(value)} is not a SHA-256 checksum", "write 64 hexadecimal digits")
     return value
 
 
 def _column(value: str) -> str:
-    """Refuse a text that is not a vector source, such as `base.fvecs` or `glove.hdf5:train`."""
+    """Return a text unchanged; refuse anything but a vector source, such as `base.fvecs` or `glove.hdf5:train`."""
     reason = vectors.wrong_source(value)
     if reason is not None:
         raise wrong(reason)
@@ -105,7 +105,10 @@ class Corpus(Model):
 
     @model_validator(mode="after")
     def _check_source(self) -> "Corpus":
-        """Refuse a corpus without a source, sources that exclude each other, and options without their source."""
+        """Refuse a corpus without a source, sources that exclude each other, and options without their source.
+
+        Also refuses a generated corpus without `documents`.
+        """
         given = {key: getattr(self, key) for key in ("generate", "file", "files", "url", "urls", "columns")}
         for one, other in (
             ("file", "files"),
@@ -134,23 +137,23 @@ class Corpus(Model):
 
     @property
     def limit(self) -> int | None:
-        """The most documents to read, or None for all documents of the files."""
+        """The most documents to read or generate: the smaller of `exactly` and `at_most`; None if both are None."""
         counts = [count for count in (self.exactly, self.at_most) if count is not None]
         return min(counts, default=None)
 
     @property
     def exactly(self) -> int | None:
-        """The number of documents it must have, or None for files that override a generator."""
+        """The declared number of documents; None if it is not declared, and for files that override a generator."""
         return None if self.generate and self.from_files else self.documents
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The local files as written; empty if the corpus is generated or downloaded."""
+        """The local files of `file` or `files`, as written; empty for other sources."""
         return (self.file,) if self.file else self.files or ()
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The URLs to download; empty if the corpus is generated or local."""
+        """The URLs to download, as written; empty for other sources and if local files override them."""
         return () if self.paths else (self.url,) if self.url else self.urls or ()
 
     @property
@@ -160,7 +163,7 @@ class Corpus(Model):
 
     @property
     def key(self) -> str:
-        """The key that names the source in use."""
+        """The key of the source in use, such as `url`: local files override URLs, and both override `generate`."""
         return next((key for key in (*_FILES, "columns") if getattr(self, key)), "generate")
 
 
@@ -211,7 +214,11 @@ def _columns(
     *,
     offline: bool,
 ) -> list[dict[str, Any]]:
-    """Return vector columns for the plan, downloading and converting their files; empty if `offline` and not cached."""
+    """Return vector columns for the plan, in the given order; downloads and converts their files as needed.
+
+    `columns` maps names to sources. With `offline`, returns an empty list if a file is not cached. Other arguments are
+    as of `resolve`.
+    """
     resolved = []
     for name, text in columns.items():
         source = vectors.vector_source(text)
@@ -246,10 +253,11 @@ def cache() -> Path:
 
 
 def documents(corpus: Corpus, folder: Path) -> int:
-    """Return the number of documents of a corpus, estimated from file sizes if it is not declared.
+    """Return the number of documents of a corpus, estimated from file sizes if it is not declared; at most its limit.
 
-    Downloads nothing. If all files are missing, returns the number of documents to generate, else `at_most`, or 1. A
-    missing file among others counts as empty.
+    Downloads nothing. `folder` is the base of relative paths. If all files are missing, returns the number of documents
+    to generate, else `at_most`, or 1. A missing file among others counts as empty. For `columns`, returns the fewest
+    rows of the local `.fvecs`, `.ivecs` and `.bvecs` files, or the limit or 1 without such files.
     """
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:
@@ -265,16 +273,16 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
 
 def missing(corpus: Corpus, folder: Path) -> list[str]:
-    """Return the files and URLs of a corpus that are missing on disk, as written in the workload.
+    """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as in the workload.
 
-    `folder` is the base of relative paths; URLs are looked up in the cache. Files of `columns` are not checked.
+    `folder` is the base of relative paths. Files of `columns` are not checked.
     """
     names = corpus.paths or corpus.addresses
     return [name for name, file in zip(names, _local_paths(corpus, folder), strict=True) if not file.is_file()]
 
 
 def _local_paths(corpus: Corpus, folder: Path) -> list[Path]:
-    """Return the paths of the files, or their future paths in the cache."""
+    """Return the paths of the files, relative ones below `folder`, or of URLs in the cache; they may not exist."""
     if corpus.addresses:
         return [download.place(url, cache(), corpus.sha256 or None) for url in corpus.addresses]
     return [folder / path for path in corpus.paths]
@@ -293,7 +301,7 @@ def describe(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_files(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return path, size in bytes and SHA-256 of each file. LoadframeError if one is missing."""
+    """Return `path`, `bytes` (size) and `sha256` of each file, in order. LoadframeError if one cannot be read."""
     described = []
     for name in names:
         try:
@@ -311,14 +319,17 @@ def describe_files(names: Iterable[str]) -> list[dict[str, Any]]:
 def _digest(name: str, _size: int, _changed: int) -> str:
     """Return the SHA-256 of the file `name` as hexadecimal digits; OSError if it cannot be read.
 
-    The result is cached by size and modification time, because every run needs it.
+    Cached by name, size in bytes and modification time in ns, because every run needs it.
     """
     with Path(name).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_readable(file: Path, error: Callable[[str, str], BadInput]) -> None:
-    """Refuse a missing, unreadable or empty file and an unsupported compression, with `error(what, remedy)`."""
+    """Refuse a folder, a missing, unreadable or empty file, and an unsupported compression.
+
+    Raises the exception that `error(what, remedy)` returns.
+    """
     try:
         if file.is_dir():
             raise error(f"{file} is a folder", "name an NDJSON file")

@@ -28,12 +28,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid name of a parameter or variable."""
+    """Return whether a text is a valid name of a parameter or variable: ASCII letters, `_` and, not first, digits."""
     return _NAME.fullmatch(text) is not None
 
 
 def names(data: Any) -> Iterator[str]:
-    """Yield the names of all placeholders within data, including mapping keys."""
+    """Yield the names of all placeholders within data, in order and with repetitions, including those in mapping keys.
+
+    Skips escaped and unclosed placeholders.
+    """
     if isinstance(data, str):
         yield from (match[1] for match in _PIECE.finditer(data) if match[1] is not None)
     elif isinstance(data, Mapping):
@@ -105,7 +108,7 @@ class Filler:
     def _hole(self, match: re.Match[str], place: Place, per_request: bool) -> Value:
         """Return a placeholder's value and record its place; with `per_request`, a variable's placeholder stays.
 
-        BadInput for an unclosed placeholder, an unknown name, a variable outside of operations, or too much text.
+        BadInput for an unclosed placeholder, an unknown name, a variable without `per_request`, or too much text.
         """
         name = match[1]
         if name is None:
@@ -146,17 +149,17 @@ def _escaped(text: str, per_request: bool) -> str:
 
 
 def _document_id(value: Any) -> Any:
-    """Refuse an id that is neither a whole number nor a text, or that is empty."""
+    """Return an id unchanged; refuse anything but a whole number or a text that is not empty."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise wrong(f"expected a text or a whole number, not {short_json(value)}")
     return value
 
 
 def whole(least: int) -> BeforeValidator:
-    """Return a validator of whole numbers of at least `least`, or a text with a placeholder."""
+    """Return a validator that accepts whole numbers of at least `least`, and texts with a placeholder, unchanged."""
 
     def read(value: Any) -> Any:
-        """Refuse a number that is not whole or is too small; a text with a placeholder is allowed."""
+        """Return a value unchanged; refuse anything but such a whole number or a text with a placeholder."""
         if isinstance(value, str) and set(names(value)):
             return value
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -167,14 +170,17 @@ def whole(least: int) -> BeforeValidator:
 
 
 def _or_hole(value: Any) -> Any:
-    """Refuse a value that is neither a mapping nor exactly one placeholder (of a variable that provides a mapping)."""
+    """Return a value unchanged; refuse anything but a mapping or a text that is one placeholder (of a mapping)."""
     if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
         return value
     raise wrong(f"expected a mapping, not {short_json(value)}", 'or write one variable, such as "${body}"')
 
 
 def _routing(value: Any) -> Any:
-    """Return the routing value, or None for `{of: VALUE, on: false}`, with which a parameter can disable routing."""
+    """Return a routing value, also from `{of: VALUE, on: true}`. Return None for `{of: VALUE, on: false}`.
+
+    With `on`, a parameter can disable routing. Refuses a value that is not a document id.
+    """
     if isinstance(value, dict) and set(value) == {"of", "on"} and isinstance(value["on"], bool):
         return _document_id(value["of"]) if value["on"] else None
     return _document_id(value)

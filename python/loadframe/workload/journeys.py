@@ -32,7 +32,7 @@ class Comparison(Model):
 
 
 def _in_order(hours: tuple[int, int]) -> tuple[int, int]:
-    """Refuse hours in reverse order, or equal ones."""
+    """Return two hours unchanged; refuse them in reverse order, or equal ones."""
     if hours[0] >= hours[1]:
         raise wrong("the first hour must be before the second", "write [8, 20], or swap steps and otherwise")
     return hours
@@ -147,12 +147,12 @@ class JourneyStep(Model):
 
     @property
     def left_out(self) -> bool:
-        """Whether the step does nothing, which lets a parameter disable it."""
+        """Whether the step is disabled, as a parameter may do: `together: false`, or a `repeat` of 0 passes."""
         return self.together is False or (self.repeat is not None and self.repeat.times == 0)
 
     @property
     def inside(self) -> Iterator[tuple[Place, "Sequence[JourneyStep]"]]:
-        """Yield the lists of nested steps, each with its place relative to this step."""
+        """Yield the lists of nested steps in file order, each with its place relative to this step."""
         if self.repeat is not None:
             yield ("repeat", "steps"), self.repeat.steps
         for index, way in enumerate(self.choose or ()):
@@ -164,7 +164,11 @@ class JourneyStep(Model):
             yield ("timed", "steps"), self.timed.steps
 
     def dump(self) -> Any:
-        """Return the step for the plan."""
+        """Return the step for the plan, with times in seconds.
+
+        It is a mapping with the key `ask` (for `operation`) or the action's name; for `together` and `leave`, that
+        text.
+        """
         if self.operation is not None:
             request = {"operation": self.operation, "think_time": plan_level(self.think_time or 0.0)}
             return {"ask": request if self.missing is None else {**request, "missing": self.missing}}
@@ -175,7 +179,10 @@ class JourneyStep(Model):
         return self._dump_nested() or ("together" if self.together else "leave")
 
     def _dump_nested(self) -> dict[str, Any] | None:
-        """Return a step with nested steps for the plan, or None for other steps."""
+        """Return a `repeat`, `choose`, `when` or `timed` step for the plan, or None for other steps.
+
+        Disabled nested steps are omitted.
+        """
         if self.repeat is not None:
             until = {} if self.repeat.until is None else {"until": _test(self.repeat.until)}
             count = {} if self.repeat.count is None else {"count": self.repeat.count}
@@ -220,7 +227,7 @@ class SimulatedClock(Model):
         return self
 
     def dump(self) -> dict[str, Any]:
-        """Return the clock for the plan."""
+        """Return the clock for the plan; a shared clock has no `scale`."""
         return {"from": self.from_, **({} if self.shared else {"scale": self.scale})}
 
 
@@ -240,6 +247,6 @@ def every_step(journey: "Sequence[JourneyStep]", place: Place = ()) -> Iterator[
 
 
 def counts(journey: "Sequence[JourneyStep]") -> set[str]:
-    """Return the names of the variables that count the loops of a journey."""
+    """Return the names of the loop variables that the `repeat` steps of a journey set, also in nested steps."""
     loops = (step.repeat for _, step in every_step(journey))
     return {loop.count for loop in loops if loop is not None and loop.count is not None}

@@ -51,7 +51,7 @@ class Requirement(Model):
     because: str
 
     def broken(self, family: str, parameters: Mapping[str, Any]) -> bool:
-        """Return whether the requirement applies and is violated."""
+        """Return whether the requirement applies and `value` exceeds `at_most`; `parameters` are values by name."""
         applies = self.family in (None, family) and all(parameters.get(key) == on for key, on in self.where.items())
         return applies and self.value > self.at_most
 
@@ -78,7 +78,7 @@ _SOURCE_KINDS = {"derived": None, "linear": "number", "hash": "whole number", "s
 
 
 def check_references(document: Document, file: WorkloadFile, *, endless: bool = False) -> None:
-    """Refuse unknown names, wrong kinds and duplicates, with BadInput at the reference; suggests similar names.
+    """Refuse unknown names, wrong kinds and duplicates, with BadInput at the first one; suggests similar names.
 
     `endless` admits `until: exhausted` for sources without an end, which the command stops.
     """
@@ -105,7 +105,7 @@ def check_references(document: Document, file: WorkloadFile, *, endless: bool = 
 
 
 def _check_target(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
-    """Refuse an unknown target, and requests that the target's family does not support."""
+    """Refuse an unknown target, and a request that the target's family does not support; `place` ends with its kind."""
     _require_known(document, (*place[:-1], "target"), "target", str(form.target), file.targets)
     family = file.targets[str(form.target)].family
     if not form.known_to(family):
@@ -114,9 +114,10 @@ def _check_target(document: Document, file: WorkloadFile, form: Form, place: Pla
 
 
 def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
-    """Refuse unknown collections, corpora, `shows` and targets of a request, and other invalid references.
+    """Refuse unknown collections, corpora, `shows` and targets of a request; `place` ends with the request's kind.
 
-    Also refuses a bulk request that a data stream does not accept, and a path without a leading slash.
+    Also refuses an unfilled daily collection, a bulk request that a data stream does not accept, and a path without a
+    leading slash. For an additional target, only `_check_target` applies.
     """
     if form.target is not None:
         # Collections of the target are not declared in the file.
@@ -158,7 +159,7 @@ def _check_shown(document: Document, file: WorkloadFile, shown: str, place: Plac
 
 
 def _check_days(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
-    """Refuse to manage daily collections that no operation fills."""
+    """Refuse the base name `name` of daily collections, at `place`, unless an operation ingests into them."""
     forms = (form for operation in file.operations.values() for form in every_form(operation).values())
     known = {form.take_in.collection for form in forms if form.take_in is not None and form.take_in.daily is not None}
     if name not in known:
@@ -218,7 +219,8 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place, *, endless: bool) -> None:
     """Refuse unknown operations and sources of a phase, and operations that its streams cannot use.
 
-    `endless` permits a source without an end in a phase with `until: exhausted`.
+    Examples are bulk requests in a mix or journey, uses of values that no step captures, and `until: exhausted` without
+    a corpus or source. `endless` permits a source without an end with `until: exhausted`.
     """
     fed: set[str] = set()
     for index, stream in enumerate(phase.named_streams):
@@ -260,7 +262,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
 
 
 def _key_of(stream: Stream, operation: str) -> Place:
-    """Return the place of an operation's first use within its stream."""
+    """Return the place of an operation's first use, relative to its stream. The stream must use the operation."""
     if stream.journey is not None:
         return next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == operation)
     if stream.route is not None:
@@ -278,7 +280,10 @@ def _check_source(document: Document, file: WorkloadFile, name: str, place: Plac
 
 
 def _check_route(document: Document, file: WorkloadFile, stream: Stream, place: Place) -> None:
-    """Refuse a route that does not name each kind of the source, or whose operations have different probes."""
+    """Refuse a route that does not name each kind of the source, or whose operations have different probes.
+
+    Also refuses unknown kinds and operations. Does nothing without a route or a source.
+    """
     if stream.route is None or stream.source is None:
         return
     kinds = file.sources[stream.source].events.kinds
@@ -381,7 +386,7 @@ class _JourneyCheck:
 def _check_captures(
     document: Document, file: WorkloadFile, together: AnyCollection[str], name: str, place: Place, *, key: bool
 ) -> None:
-    """Refuse an operation that uses a value which only operations outside its stream (`together`) capture.
+    """Refuse the operation `name` if it uses a captured value that none of the operations `together` captures.
 
     `key`: the error points to the key at `place` instead of its value.
     """

@@ -105,7 +105,7 @@ ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, T
 
 
 def _share_bound(value: Any) -> float:
-    """Return a bound on a share, from a number or a text such as `5%`. BadInput for 1, which no share exceeds."""
+    """Return a bound on a share, 0 to below 1, from a number or a text such as `5%`. BadInput for other values."""
     share = parse_share(value)
     if share == 1:
         raise BadInput(f"no share is above {short_json(value)}", remedy="use a bound below 1, such as 5% or 0.05")
@@ -113,7 +113,7 @@ def _share_bound(value: Any) -> float:
 
 
 def _number_bound(value: Any) -> float:
-    """Return a bound as a number. BadInput unless it is finite and at least 0."""
+    """Return a bound as a number, also from a text. BadInput unless it is finite and at least 0."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -133,7 +133,10 @@ _BOUNDS: dict[str, Callable[[Any], float]] = {
 
 
 def _parse_bound(value: Any, info: ValidationInfo) -> float:
-    """Return a condition's bound in the unit of its metric; 0 for an invalid metric, which has its own error."""
+    """Return a condition's bound in the unit of its metric: a share from 0 to 1, seconds, or a number.
+
+    `info` holds the metric. Returns 0 for an invalid metric, which has its own error. Refuses an invalid bound.
+    """
     parse = _BOUNDS.get(info.data.get("metric", ""))
     try:
         return parse(value) if parse else 0.0
@@ -195,7 +198,10 @@ class Retry(Model):
         return self
 
     def plan(self) -> dict[str, Any]:
-        """Return the pauses and limits in the format of plans."""
+        """Return the pauses (s), limits and retried failures (`on`) for the plan, without the number of attempts.
+
+        `factor` multiplies the pause after each retry: 1 (constant) or 2 (exponential).
+        """
         kept = self.model_dump(include={"base", "cap", "jitter", "budget", "respect_retry_after"})
         return {**kept, "on": list(self.on), "factor": 1 if self.backoff == "constant" else 2}
 
@@ -283,9 +289,10 @@ def shortest(length: "float | AutoWarmup | AutoDuration") -> float:
 
 
 def obstacle(key: str, streams: Sequence[Any], *, ends_by_duration: bool) -> tuple[str, str] | None:
-    """Return why streams do not support `key` (an automatic length or `wait_for_queue`), and a remedy, or None.
+    """Return why streams do not support `key`, and a remedy; None if they do. The first problem found is returned.
 
-    `ends_by_duration`: the phase has a duration and no other end.
+    `key` is `warmup: auto`, `duration: auto` or `wait_for_queue`. `ends_by_duration`: the phase has a duration and no
+    other end.
     """
     levels = [level for stream in streams for level in (stream.clients, stream.rate)]
     if any(stream.source is not None for stream in streams):

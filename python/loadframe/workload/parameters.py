@@ -25,7 +25,10 @@ LONGEST_CHAIN = 50
 
 
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
-    """Return the parameters section of a file unchanged. BadInput, with its place, for an invalid name or default."""
+    """Return the parameters section of a file unchanged. BadInput, with its place, for an invalid name or default.
+
+    Names of `variables` and `nodes` are also refused. References inside defaults are not checked.
+    """
     if not isinstance(defaults, dict):
         raise document.error(("parameters",), f"expected a mapping of names to values, not {short_json(defaults)}")
     for name, value in defaults.items():
@@ -58,7 +61,7 @@ class Parameters:
     def __init__(
         self, document: Document, defaults: Mapping[str, Value], settings: Mapping[str, "Setting"], nodes: int
     ) -> None:
-        """`settings` are the user's values, and `nodes` the number of cluster nodes."""
+        """`defaults` are the file's parameters, `settings` the user's values, `nodes` the number of cluster nodes."""
         self._document = document
         self._defaults = defaults
         self._settings = settings
@@ -80,13 +83,14 @@ class Parameters:
         return default if setting is None else setting.like(name, default)
 
     def values(self) -> dict[str, Value]:
-        """Return all values, by name."""
+        """Return all values, by name, in file order; without `nodes`. BadInput as for `value`."""
         return {name: self.value(name) for name in self._defaults}
 
     def _default(self, name: str) -> Value:
-        """Return a parameter's default with its references filled in, computed once.
+        """Return a parameter's default with its references filled in, computed once. KeyError for an unknown name.
 
-        BadInput for a parameter that refers to itself, and for a chain of references that is too long.
+        Records the references in `made_of`, unless the user set the parameter. BadInput for a parameter that refers to
+        itself, and for a chain of references that is too long.
         """
         if name in self._known:
             return self._known[name]
@@ -111,9 +115,10 @@ class Parameters:
         return value
 
     def _case(self, name: str, cases: Mapping[str, Value], used: Iterable[str]) -> Value:
-        """Return the case for the value of another parameter. BadInput without such a case.
+        """Return the value in `cases` for the value of the parameter under `by`. BadInput without such a case.
 
-        `used` are the parameters that the default refers to: a setting of one of them is the place of the error.
+        A number or boolean is looked up as lower-case text. `used` are the parameters that the default refers to: a
+        setting of one of them is the place of the error.
         """
         by = cases[BY]
         wanted = by if isinstance(by, str) else str(by).lower()
@@ -145,9 +150,10 @@ class Setting:
     folder: Path
 
     def like(self, name: str, default: Value) -> Value:
-        """Return the value converted to the type of the parameter's default. BadInput if it does not fit.
+        """Return the value converted to the type of the default of the parameter `name`. BadInput if it does not fit.
 
-        Text, as from the command line, is parsed. A null default accepts any scalar.
+        Text, as from the command line, is parsed. A text default accepts any value unchanged, a null default any
+        scalar.
         """
         value = self.value
         if isinstance(default, str):
@@ -168,7 +174,7 @@ class Setting:
 
 
 def check_names(settings: Mapping[str, Setting], defaults: Collection[str]) -> None:
-    """Refuse settings of unknown parameters and of `nodes`; the remedy suggests a similar name."""
+    """Refuse settings of unknown parameters and of `nodes`, with BadInput; the remedy suggests a similar name."""
     for name, setting in settings.items():
         if name == BUILT_IN:
             what = f"{name!r} cannot be set: it is the number of cluster nodes"
@@ -179,7 +185,10 @@ def check_names(settings: Mapping[str, Setting], defaults: Collection[str]) -> N
 
 
 def origins(parameters: Iterable[str], made_of: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the parameters followed by all parameters that they refer to, directly or not; each once."""
+    """Return the parameters followed by all parameters that they refer to, directly or not; each reference once.
+
+    Drops names that are not in `made_of`, which maps each parameter to those it refers to.
+    """
     reached = [name for name in parameters if name in made_of]
     for name in reached:  # grows during the iteration
         reached += [other for other in sorted(made_of[name]) if other in made_of and other not in reached]

@@ -37,7 +37,7 @@ ORDERS = {"permuted": "clients", "together": "rate"}
 
 
 def _address(value: str) -> str:
-    """Refuse a text that is not `host:port`."""
+    """Return a text unchanged; refuse anything but `host:port` with a port from 1 to 65535."""
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
         raise wrong(f"{value!r} is not an address", "write host:port, such as 127.0.0.1:8080")
@@ -58,7 +58,11 @@ class Target(Model):
 def combined_target(
     main: Mapping[str, Any], others: Mapping[str, dict[str, Any]], operations: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the target section of a plan: the main target and the others that operations use."""
+    """Return the target section of a plan: `main`, and the targets among `others` that operations use.
+
+    If operations use none, it is a copy of `main`. Otherwise the driver is `several`, and `hosts` are those of all
+    targets.
+    """
     used = sorted({form["target"] for form in operations.values() if "target" in form})
     if not used:
         return dict(main)
@@ -68,7 +72,7 @@ def combined_target(
 
 
 def _fixed(value: Any) -> Any:
-    """Refuse a mapping, because the number of users is constant."""
+    """Return a value unchanged; refuse a mapping, because the number of users is constant."""
     if isinstance(value, dict):
         what = "the number of users is constant during a phase"
         raise wrong(what, "write a number; use arrive_over to stagger their starts, or add phases")
@@ -140,7 +144,7 @@ class Load(Model):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The operations and their weights; operations without weights count 1."""
+        """The weights by operation; operations without weights, and each operation of a journey or route, have 1."""
         if self.journey is not None:
             return {step.operation: 1.0 for _, step in every_step(self.journey) if step.operation is not None}
         if self.route is not None:
@@ -148,7 +152,7 @@ class Load(Model):
         return self.mix if self.mix is not None else {self.operation or "": 1.0}
 
     def kinds_of(self, operation: str, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return the kinds of events, of all `kinds` of a source, that the operation ingests."""
+        """Return the kinds of events, of all `kinds` of a source, that the operation ingests; all without a route."""
         return tuple(kind for kind in kinds if self.route is None or self.route.get(kind) == operation)
 
     def _check_load(self) -> None:
@@ -274,7 +278,7 @@ class Ended(Model):
 
     @property
     def ways_to_end(self) -> list[str]:
-        """The end conditions that are set."""
+        """The keys of the end conditions that are set, in the order of the fields."""
         return [key for key in Ended.model_fields if getattr(self, key) is not None]
 
     @property
@@ -286,7 +290,8 @@ class Ended(Model):
 def _check_end_fits(end: Ended, load: Load) -> None:
     """Refuse an end condition that does not apply to the load.
 
-    `journeys` requires users; `requests` and `until` exclude them; `requests` excludes a source.
+    `journeys` requires users; `requests` and `until` exclude them; `requests` excludes a source. With `order:
+    together`, `requests` must be a multiple of the group.
     """
     if end.journeys is not None and load.users is None:
         raise wrong("journeys requires users", "use requests or duration", key="journeys")
@@ -424,7 +429,7 @@ class Phase(Load, Ended):
 
     @property
     def recorded(self) -> tuple[str, ...]:
-        """The names under which requests and `timed` groups of steps are recorded."""
+        """The distinct names under which requests, then `timed` groups of steps are recorded, in file order."""
         names = [name for stream in self.named_streams for name in stream.weights]
         steps = (step for stream in self.named_streams for _, step in every_step(stream.journey or ()))
         return tuple(dict.fromkeys([*names, *(step.timed.name for step in steps if step.timed is not None)]))

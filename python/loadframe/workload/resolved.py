@@ -104,8 +104,8 @@ class ResolvedPhase:
 
         `clients` makes the stream a closed loop, `rate` (1/s) an open loop. Among several streams, they apply to the
         only one of that kind, and `users` to the only one with users; BadInput if that is not exactly one stream.
-        `arrivals` applies to all open-loop streams. `duration` (s) replaces all other end conditions. `ready_within`
-        is in seconds.
+        `arrivals` applies to all open-loop streams. `duration` replaces all other end conditions. Times are in seconds.
+        BadInput also for automatic lengths that the load does not support.
         """
         phase = replace(
             self,
@@ -148,10 +148,11 @@ class ResolvedPhase:
         began: float | None = None,
         target: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the engine's plan of this phase for one generator, ready for JSON.
+        """Return the engine's plan of this phase for one generator process, ready for JSON.
 
-        `hosts` are `host:port`. `began` is the start time of the run on the monotonic clock, in seconds, unless the run
-        starts with this phase. `target` holds further driver options, which may include secrets.
+        `rank`, from 0, is the number of this process among `ranks`; `threads` are its worker threads. `hosts` are
+        `host:port`. `began` is the start time of the run on the monotonic clock, in seconds, unless the run starts with
+        this phase. `target` holds further driver options, which may include secrets.
         """
         return {
             "seed": seed,
@@ -181,7 +182,7 @@ class ResolvedPhase:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return the load of this phase for the manifest, ready for JSON, in the format of plans."""
+        """Return the load of this phase for the manifest, ready for JSON, in the format of plans; times in seconds."""
         return {
             "name": self.name,
             "prepares": self.prepares,
@@ -213,18 +214,18 @@ class ResolvedPhase:
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
     def _operations_with(self, key: str) -> list[str]:
-        """Return the sorted names of the operations that set a key."""
+        """Return the sorted names of the operations in which a key is set to a true value."""
         return sorted(name for name, form in self.operations.items() if form.get(key))
 
     @property
     def visibility_probes(self) -> dict[str, dict[str, float]]:
-        """Visibility probes by operation: `every`, `within` and, for events, `sample`, all in seconds."""
+        """Enabled visibility probes by operation: `every`, `within` and, for events, `sample`, all in seconds."""
         forms = {name: form["visible"] for name, form in self.operations.items() if "visible" in form}
         probes = {name: Visible.model_validate(form).plan() for name, form in forms.items()}
         return {name: probe for name, probe in probes.items() if probe is not None}
 
     def _streams(self) -> list[dict[str, Any]]:
-        """Return the streams for the plan: requests, load model, end condition and retries."""
+        """Return the streams for the plan: requests, load model, end condition and retries; times in seconds."""
         return [
             {
                 "name": stream.name,
@@ -238,7 +239,7 @@ class ResolvedPhase:
 
 
 def _retries(stream: Stream) -> dict[str, Any]:
-    """Return the retries of a stream in the format of plans."""
+    """Return the number of retries after the first attempt, and their pauses if set, in the format of plans."""
     if stream.retry is None:
         return {"retries": stream.retries or 0}
     return {"retries": stream.retry.attempts - 1, "back_off": stream.retry.plan()}
@@ -272,11 +273,14 @@ class ResolvedWorkload:
         raise KeyError(name)
 
     def preparing(self, names: Sequence[str]) -> list[ResolvedPhase]:
-        """Return the named phases in the order of the names; skips phases that the family does not need."""
+        """Return the named phases in the order of the names; skips names of phases that this workload does not have."""
         return [phase for name in names for phase in self.phases if phase.name == name]
 
     def describe(self) -> dict[str, Any]:
-        """Return the manifest entry to reproduce the load, ready for JSON. Reads all files to hash them."""
+        """Return the manifest entry to reproduce the load, ready for JSON. Reads all files to hash them.
+
+        LoadframeError if a file is missing.
+        """
         forms = [form for phase in self.phases for form in phase.variables.values()]
         lines = sorted({form["lines"]["file"] for form in forms if "lines" in form})
         return {
@@ -307,6 +311,7 @@ def resolve_phase(
     """Return a phase with the operations, corpora, variables and sources that it uses, in the format of plans.
 
     `documents` are the corpora, `events` the sources. `models` are the variables as written, to follow references.
+    Names must exist; all `targets` are kept.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
@@ -355,7 +360,10 @@ def _automatic(length: Any) -> Any:
 
 
 def _stop(load: Ended) -> Stop | None:
-    """Return the end condition of a phase or stream for the plan, or None without one."""
+    """Return the end condition of a phase or stream for the plan, or None without one.
+
+    An automatic duration counts as its upper limit, in seconds.
+    """
     if load.duration is not None:
         return {"duration": longest(load.duration)}
     if load.requests is not None:
@@ -366,7 +374,7 @@ def _stop(load: Ended) -> Stop | None:
 
 
 def _requests(stream: Stream) -> dict[str, Any]:
-    """Return the operations of a stream for the plan: a mix, a journey, or steps and clock of users."""
+    """Return the operations of a stream for the plan: `mix` and `order`, `journey`, or `steps` and `clock` of users."""
     if stream.journey is None:
         order = {} if stream.order is None else {"order": stream.order}
         return {"mix": [[name, weight] for name, weight in stream.weights.items()], **order}
@@ -378,7 +386,10 @@ def _requests(stream: Stream) -> dict[str, Any]:
 
 
 def load_model(stream: Stream) -> dict[str, Any]:
-    """Return the load model of a stream for the plan: source, users, closed or open."""
+    """Return the load model of a stream for the plan: `source`, `users`, `closed` or `open`, with defaults filled in.
+
+    Times are in seconds, rates in 1/s.
+    """
     if stream.source is not None:
         routes = {} if stream.route is None else {"routes": stream.route}
         return {"source": {"source": stream.source, "workers": stream.workers or WORKERS, **routes}}
@@ -394,7 +405,7 @@ def load_model(stream: Stream) -> dict[str, Any]:
 
 
 def _pacing(stream: Stream) -> dict[str, float]:
-    """Return the pacing of a stream in the format of plans, s; empty without one."""
+    """Return the time from start to start of a client's requests, in seconds, under `pacing`; empty without one."""
     return {} if stream.pacing is None else {"pacing": stream.pacing}
 
 
@@ -412,9 +423,10 @@ def with_levels(
     phase: str,
     users: int | None = None,
 ) -> tuple[Stream, ...]:
-    """Return streams with other clients, users or rate (1/s); see `ResolvedPhase.override`.
+    """Return streams with other clients, users or rate (1/s) where given; see `ResolvedPhase.override`.
 
-    `phase` is the phase's name, for errors.
+    BadInput for clients with a rate, for either in a phase with users, unless exactly one stream fits, and if its
+    `order` requires the other level. `phase` is the phase's name, for errors.
     """
     if users is not None:
         with_users = [stream for stream in streams if stream.users is not None]

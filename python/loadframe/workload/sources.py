@@ -22,7 +22,7 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Place, Size, qu
 
 
 def _listens(value: str) -> str:
-    """Refuse a text that is not `host:port` with a port from 0 to 65535."""
+    """Return a text unchanged; refuse anything but `host:port` with a port from 0 to 65535."""
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdecimal() and int(port) < 65536):
         what = f"{short_json(value)} is not an address to listen on"
@@ -31,7 +31,7 @@ def _listens(value: str) -> str:
 
 
 def _instant(value: Any) -> Any:
-    """Refuse a value that is not an ISO 8601 instant."""
+    """Return a value unchanged; refuse anything but a text with an ISO 8601 date or instant."""
     try:
         datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -155,7 +155,7 @@ class Events(Model):
 
 
 def _within(place: Place, problems: Iterator[tuple[Place, str, str]]) -> Iterator[tuple[Place, str, str]]:
-    """Return problems with `place` before their places."""
+    """Return an iterator over the problems with `place` before their places."""
     return (((*place, *inner), what, remedy) for inner, what, remedy in problems)
 
 
@@ -203,9 +203,10 @@ class Source(Model):
     @model_validator(mode="before")
     @classmethod
     def _listens_or_generates(cls, data: Any) -> Any:
-        """Return the data with only `listen` or only `generate`, if both are given.
+        """Return the data with only `listen` or only `generate`, if both are given; return other data unchanged.
 
-        A non-empty address selects `listen`.
+        A non-empty address selects `listen`. An empty one selects `generate` and removes `idle`, `wait` and
+        `acknowledge`.
         """
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
@@ -248,7 +249,7 @@ class Source(Model):
 
     @property
     def ends(self) -> bool:
-        """Whether the source has an end."""
+        """Whether the source has an end: a port only with `idle`, a generator only with `documents`, others always."""
         ending = self.generate is None or self.generate.documents is not None
         return ending and (self.listen is None or self.idle is not None)
 
@@ -274,18 +275,27 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
 
 
 def _spill(way: str, spill: int | None) -> dict[str, int]:
-    """Return the plan's `spill`, with the default filled in; empty for 0."""
+    """Return `spill`, in bytes, for the plan; empty for 0.
+
+    If `spill` is None, the default for the origin's key `way` applies.
+    """
     most = DEFAULT_SPILL.get(way, 0) if spill is None else spill
     return {"spill": most} if most else {}
 
 
 def describe(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a resolved source for the manifest: files with path, size in bytes and SHA-256. Reads the files."""
+    """Return a resolved source for the manifest: files with path, size in bytes and SHA-256.
+
+    Reads the files; LoadframeError if one is missing.
+    """
     return {**source, "files": describe_files(source["files"])} if "files" in source else dict(source)
 
 
 def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the origin of a source for the plan; refuses unreadable files."""
+    """Return the origin of a source for the plan; refuses unreadable files with `error(what, remedy)`.
+
+    Relative paths are resolved against `folder`.
+    """
     if source.listen is not None:
         listen: dict[str, Any] = {"address": source.listen.address}
         if source.listen.connections is not None:
@@ -322,7 +332,7 @@ class Feed:
     spill: int | None = None
 
     def check(self) -> None:
-        """Refuse an invalid address and unreadable files."""
+        """Refuse an invalid address and unreadable files, with BadInput. Opens the files, but no port."""
         if self.listen is not None:
             try:
                 _listens(self.listen)
@@ -333,8 +343,9 @@ class Feed:
             require_readable(file, lambda what, remedy: BadInput(what, remedy=remedy))
 
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source, in the format of plans, with these overrides.
+        """Return a copy of a source, in the format of plans, with these overrides.
 
+        Another origin replaces the source's origin, `replay`, `idle` and `wait`, and sets its own default of `spill`.
         BadInput for acknowledgement or a wait without a port, a wait with any free port, and for a spill of files or
         generated events.
         """

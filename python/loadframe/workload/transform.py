@@ -14,14 +14,14 @@ from loadframe.yamlfile import NOT_EMPTY, Model, Name, Place, Scalar, short_json
 
 
 def _path_inside(value: str) -> str:
-    """Refuse a text that is not a field of an event: names joined by dots."""
+    """Return a text unchanged; refuse anything but a field of an event: names joined by dots, without `/` and `~`."""
     if not re.fullmatch(r"[^./~]+(\.[^./~]+)*", value):
         raise wrong(f"{short_json(value)} is not a field of an event", "write a name, or a path such as a.b")
     return value
 
 
 def _date_format(value: str) -> str:
-    """Refuse a date format with other directives than those for writing dates."""
+    """Return a date format unchanged; refuse other directives than %Y %m %d %H %M %S %j %G %V %%, which write dates."""
     if not re.fullmatch(r"([^%]|%[YmdHMSjGV%])*", value):
         what = f"{short_json(value)} is not a format of dates"
         raise wrong(what, "use %Y, %m, %d, %H, %M, %S, %j, %G, %V and %%, such as %Y.%m.%d")
@@ -29,7 +29,7 @@ def _date_format(value: str) -> str:
 
 
 def _parsed_format(value: str) -> str:
-    """Refuse a date format with other directives than those for reading dates."""
+    """Return a date format unchanged; refuse other directives than strptime's, which read dates."""
     if not re.fullmatch(r"([^%]|%[YymbBdeaAjHIMSpfzs%])*", value):
         what = f"{short_json(value)} is not a format of dates to read"
         raise wrong(what, "use directives of strptime, such as %d/%b/%Y:%H:%M:%S %z")
@@ -76,12 +76,12 @@ class Expression(Model):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The fields that it reads."""
+        """The fields that it reads, with dots, in file order."""
         given = next(value for kind in _COMPANIONS if (value := getattr(self, kind)) is not None)
         return (given,) if isinstance(given, str) else tuple(given)
 
     def plan(self) -> dict[str, Any]:
-        """Return the expression for the plan."""
+        """Return the expression for the plan, with fields as JSON pointers."""
         kind = next(kind for kind in _COMPANIONS if getattr(self, kind) is not None)
         fields = [pointer(field) for field in self.operands]
         if not _COMPANIONS[kind]:
@@ -102,7 +102,7 @@ _COMPANIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def _bound(value: Any) -> Any:
-    """Refuse a value that is not a number of 64 bits."""
+    """Return a value unchanged; refuse anything but a float or a whole number of 64 bits."""
     fits = isinstance(value, float) or (type(value) is int and -(2**63) <= value < 2**63)
     if not fits:
         raise wrong(f"{short_json(value)} is not a number of 64 bits", "write a number such as 5 or 0.5")
@@ -157,7 +157,7 @@ class EventCondition(Model):
         return self
 
     def plan(self) -> dict[str, Any]:
-        """Return the condition for the plan."""
+        """Return the condition for the plan, with fields as JSON pointers. Several tests of a field become `all`."""
         if self.not_ is not None:
             return {"not": self.not_.plan()}
         for key, inner in (("all", self.all), ("any", self.any)):
@@ -168,7 +168,7 @@ class EventCondition(Model):
         return planned[0] if len(planned) == 1 else {"all": planned}
 
     def _tests(self) -> list[str]:
-        """Return the keys of the tests. `equals: null` is one."""
+        """Return the keys of the tests that are set, in a fixed order. `equals: null` is one."""
         given = [key for key in _TESTS if key in self.model_fields_set]
         return [key for key in given if key == "equals" or getattr(self, key) is not None]
 
@@ -227,7 +227,7 @@ class TransformStep(Model):
     def changes(self) -> Iterator[tuple[str, str, Any]]:
         """Yield the kind of step, the field and its argument, for each field in the order of the file.
 
-        The field of `drop_event` is empty: its argument is a condition.
+        The argument of `drop` is None. The field of `drop_event` is empty: its argument is a condition.
         """
         kind = next(kind for kind in _STEPS if getattr(self, kind) is not None)
         if kind == "drop_event":
@@ -242,7 +242,7 @@ _STEPS = ("rename", "drop", "convert", "derive", "add", "grok", "drop_event")
 
 
 def _only(model: Model, keys: Sequence[str], what: str) -> str:
-    """Return the one of `keys` that is set; refuse none and several. `what` names the model in messages."""
+    """Return the one of `keys` that is set; refuse none and several. `what` is the noun for the model in messages."""
     given = [key for key in keys if getattr(model, key) is not None]
     if not given:
         raise wrong(f"the {what} is empty", f"add one of {', '.join(keys)}")
@@ -252,12 +252,12 @@ def _only(model: Model, keys: Sequence[str], what: str) -> str:
 
 
 def pointer(dotted: str) -> str:
-    """Return the JSON pointer of a dotted path."""
+    """Return the JSON pointer of a dotted path: `/a/b` for `a.b`."""
     return f"/{dotted.replace('.', '/')}"
 
 
 def plan_steps(steps: Sequence[TransformStep]) -> dict[str, Any]:
-    """Return the steps for the plan, one per field; empty without steps."""
+    """Return `{"transform": [...]}` for the plan, one step per field in file order; empty without steps."""
     planned = []
     for kind, field, argument in (change for step in steps for change in step.changes()):
         if kind == "drop_event":
@@ -288,12 +288,18 @@ class Known:
         return Known(frozenset(self.removed), frozenset(self.made))
 
     def gone(self, field: str) -> bool:
-        """Return whether no line has the field."""
+        """Return whether the steps so far removed the field, or an object around it.
+
+        False if a step set the field, a part of it, or an object around it.
+        """
         removed = any(_is_within(field, other) for other in self.removed)
         return removed and not any(_is_within(field, other) or _is_within(other, field) for other in self.made)
 
     def contradictions(self, steps: Sequence[TransformStep]) -> Iterator[tuple[Place, str, str]]:
-        """Follow the steps; yield the place in the list, the problem and the remedy of each one that cannot work."""
+        """Follow the steps; yield the place in the list, the problem and the remedy of each impossible step.
+
+        The fields known to be set and removed are updated while the iterator is consumed.
+        """
         for index, step in enumerate(steps):
             for kind, field, argument in step.changes():
                 if kind == "drop_event":
@@ -309,7 +315,7 @@ class Known:
                 self._follow(kind, field, argument)
 
     def _follow(self, kind: str, field: str, argument: Any) -> None:
-        """Update the fields that are set or removed for one change; see `TransformStep.changes`."""
+        """Update the fields that are set or removed for one change; arguments as of `TransformStep.changes`."""
         if kind == "grok":
             # Its patterns may set any field.
             self.removed.clear()

@@ -17,21 +17,21 @@ from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _number(value: Any) -> Any:
-    """Refuse a value that is not a number."""
+    """Return a value unchanged; refuse anything but a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong(f"expected a number, not {short_json(value)}")
     return value
 
 
 def _pair(value: Any) -> Any:
-    """Refuse a value that is not a list of two elements, whose types are checked later."""
+    """Return a value unchanged; refuse anything but a list of two elements. Their types are checked later."""
     if not isinstance(value, list) or len(value) != 2:
         raise wrong(f"expected two numbers, [low, high], not {short_json(value)}")
     return value
 
 
 def _length(value: Any) -> Any:
-    """Refuse a value that is neither a number of characters nor [shortest, longest]."""
+    """Return a value unchanged; refuse anything but a number of characters or [shortest, longest], up to 2^20."""
     ends = value if isinstance(value, list) else [value, value]
     whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
     if len(ends) != 2 or not whole or not 0 <= ends[0] <= ends[1] <= LONGEST:
@@ -40,7 +40,7 @@ def _length(value: Any) -> Any:
 
 
 def _instant(value: Any) -> Any:
-    """Refuse a value that is not a date or date and time in ISO 8601."""
+    """Return a value unchanged; refuse anything but a text such as `2015-01-31` or `2015-01-31T12:30:00Z`."""
     if not isinstance(value, str) or not _INSTANT.fullmatch(value) or not _is_date(value):
         raise wrong(f"expected a date, not {short_json(value)}", "write 2015-01-31 or 2015-01-31T12:30:00")
     return value
@@ -56,7 +56,10 @@ def _is_date(text: str) -> bool:
 
 
 def _format(value: Any) -> Any:
-    """Refuse a value that is not a date format."""
+    """Return a value unchanged; refuse anything but a date format.
+
+    A format is `epoch_second`, `epoch_millis` or a text with the directives %Y %m %d %H %M %S %L and %%.
+    """
     if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
         raise wrong(
             f"{short_json(value)} is not a date format",
@@ -374,7 +377,7 @@ class Variable(Model):
 
     @property
     def of(self) -> tuple[str, ...]:
-        """The names of the variables that it depends on."""
+        """The names of the variables that it depends on, each once; empty for independent ones."""
         derived = self.linear or self.hash or self.several or self.part
         if derived is not None:
             return (derived.of,)
@@ -382,7 +385,7 @@ class Variable(Model):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The known kinds of its values, among `number`, `whole number` and `document`."""
+        """The known kinds of its values, among `number`, `whole number` and `document`; empty if they are unknown."""
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
         if self.document is not None:
             return ("document",)
@@ -408,7 +411,7 @@ class Variable(Model):
 
 
 def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
-    """Return the used variables and all variables that they depend on, directly or not."""
+    """Return the used variables and all variables that they depend on, directly or not; drops names of other things."""
     reached: set[str] = set()
     new = used & variables.keys()
     while new:

@@ -59,7 +59,8 @@ class VectorSource:
 def vector_source(text: str) -> VectorSource:
     """Return file and inner part of a source, such as `base.fvecs`, `glove.hdf5:train` or `sift.hdf5.bz2:test`.
 
-    A URL, such as `https://data.example/part.parquet:emb`, stands for a file.
+    The inner part is None for flat files. A URL, such as `https://data.example/part.parquet:emb`, stands for a file.
+    The text is not checked.
     """
     match = re.fullmatch(r"(.+\.(?:hdf5|h5|parquet)(?:\.gz|\.bz2|\.zst)?):([^:]+)", text)
     return VectorSource(match[1], match[2]) if match else VectorSource(text, None)
@@ -77,12 +78,12 @@ def wrong_source(text: str) -> str | None:
 
 
 def _suffix(file: Path) -> str:
-    """Return the extension of the format, ignoring a compression extension."""
+    """Return the lower-case extension of the format, such as `.hdf5`, ignoring a compression extension."""
     return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).suffix.lower()
 
 
 def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeError) -> dict[str, Any]:
-    """Return a column of a corpus for the plan: `{"name", "file", "single"?}`.
+    """Return a column of a corpus for the plan: `{"name", "file", "single"?}`; `single` if each row is a single value.
 
     Converts a file that the engine cannot map into `folder`, once per version of the file. `inside` is the data set or
     column in the file. Raises `error(what, remedy)` if it does not hold vectors.
@@ -121,7 +122,8 @@ def rows(file: Path) -> int | None:
 def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
     """Convert a Parquet file to NDJSON in `folder`, unless it is cached there, and return the path.
 
-    Raises `error(what, remedy)` if JSON cannot represent its values.
+    Values that JSON lacks, such as dates, become texts. Raises `error(what, remedy)` if the file is not Parquet, or
+    holds NaN or infinity.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -144,9 +146,9 @@ def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def first_padded_row(file: Path, most: int) -> int | None:
-    """Return the number of the first row, from 0, that has a negative number among its first `most`; None without one.
+    """Return the number of the first row, from 0, that has a negative number among its first `most` numbers, or None.
 
-    `file` is an `.ivecs` file. Lists of fewer neighbours are padded with -1.
+    `file` is an `.ivecs` file with rows of equal length. Lists of fewer neighbours are padded with -1.
     """
     import numpy as np
 
@@ -198,9 +200,9 @@ def _unpacked(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the rows of a vector file in 2-D blocks, by its format; raises `error(what, remedy)` if it is unusable.
+    """Yield the rows of a vector file in blocks, by its format; raises `error(what, remedy)` if it is unusable.
 
-    `inside` is the data set or column in an HDF5 or Parquet file.
+    Blocks are 2-D, or 1-D if each row is a single value. `inside` is the data set or column in an HDF5 or Parquet file.
     """
     suffix = file.suffix.lower()
     if suffix in _BIG_ANN:
@@ -231,9 +233,9 @@ def _big_ann(file: Path, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
 
 
 def _hdf5(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the rows of a data set (`inside`) of an HDF5 file in blocks.
+    """Yield the rows of a data set (`inside`) of an HDF5 file in blocks with the data set's dimensions.
 
-    Raises `error` if h5py is missing, the file cannot be read, or the data set does not exist.
+    Raises `error(what, remedy)` if h5py is missing, the file cannot be read, or the data set does not exist.
     """
     try:
         import h5py
@@ -252,9 +254,10 @@ def _hdf5(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any
 
 
 def _parquet(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
-    """Yield the rows of a column (`inside`) of a Parquet file in blocks.
+    """Yield the rows of a column (`inside`) of a Parquet file in blocks: 2-D for vectors, 1-D for single values.
 
-    Raises `error` if the file cannot be read, or the column does not exist, has nulls or vectors of different length.
+    Raises `error(what, remedy)` if the file cannot be read, or the column does not exist, has nulls or vectors of
+    different length.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -282,10 +285,10 @@ def _parquet(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[
 
 
 def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeError, what: str) -> dict[str, Any]:
-    """Write rows to `stem` plus the extension of the fitting mapped format.
+    """Write rows to `stem` plus the extension of the fitting mapped format: floats, bytes or 32-bit integers.
 
-    Returns the extension as `suffix`, and as `single` whether each row is a single value. `what` names the source in
-    errors.
+    Returns the extension as `suffix`, and as `single` whether each row is a single value. Raises `error(what, remedy)`
+    for other types and without rows; then no file is left. `what` names the source in errors.
     """
     import numpy as np
 
@@ -338,9 +341,9 @@ def check(
 
 
 def _files(of: str, variables: Mapping[str, Variable], sources: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the `.ivecs` files from which the ids in the template `of` are drawn.
+    """Return the `.ivecs` files from which the ids in the template `of` are drawn; empty if it uses no such column.
 
-    `sources` are the corpora, in the format of plans. Empty if `of` uses no column of such a file.
+    `sources` are the corpora, in the format of plans.
     """
     files = []
     for name in names(of):

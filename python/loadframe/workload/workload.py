@@ -52,12 +52,12 @@ class Workload:
 
     @cached_property
     def file(self) -> WorkloadFile:
-        """The file for a single node, with only the selected phases."""
+        """The file for a single node, with only the selected phases. BadInput, at its place, for an invalid value."""
         return self._chosen(self._single_node.file)
 
     @cached_property
     def _single_node(self) -> Filled:
-        """The file and its parameters for a single node."""
+        """The file and its parameters for a single node. BadInput as for `fill`."""
         return self.fill(1)
 
     @property
@@ -87,18 +87,21 @@ class Workload:
         return workload
 
     def choose(self, phases: Sequence[str], where: str | None = None) -> "Workload":
-        """Return a copy with only the named and the preparing phases; BadInput, at `where`, for an unknown name."""
+        """Return a copy with only the named and the preparing phases; BadInput for an unknown name.
+
+        `where` is the origin of the names, for the message.
+        """
         workload = replace(self, only=tuple(phases))
         workload.check_choice(where)
         return workload
 
     def check(self) -> None:
-        """Refuse invalid references between parts of the workload and unknown selected phases."""
+        """Refuse invalid references between parts of the workload and unknown selected phases, with BadInput."""
         check_references(self.document, self._single_node.file, endless=self.endless)
         self.check_choice()
 
     def check_choice(self, where: str | None = None) -> None:
-        """Refuse selected phases that the workload does not have."""
+        """Refuse selected phases that the workload does not have, with BadInput at `where`."""
         file = self._single_node.file
         phases = [phase.name for phase in file.phases]
         for name in self.only or ():
@@ -175,7 +178,7 @@ class Workload:
     def shaping(self, phases: Collection[str]) -> frozenset[str]:
         """Return the parameters that determine the contents of the store after the named phases.
 
-        A changed value of one of them requires reloading the store.
+        A changed value of one of them requires reloading the store. Unknown phases are ignored.
         """
         filled = self._single_node
         numbers = {index for index, phase in enumerate(filled.file.phases) if phase.name in phases}
@@ -196,21 +199,27 @@ class Workload:
         return frozenset(origins(direct, filled.made_of))
 
     def documents(self, corpus: str) -> int:
-        """Return the number of documents of a corpus, estimated from local file sizes if it is not declared."""
+        """Return the number of documents of a corpus, estimated from local file sizes if it is not declared.
+
+        Downloads nothing. KeyError for an unknown corpus.
+        """
         return corpora.documents(*self._corpus(corpus))
 
     def missing(self, corpus: str) -> list[str]:
-        """Return the files and URLs of a corpus that are missing on disk, as written in the workload."""
+        """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as in the workload.
+
+        KeyError for an unknown corpus.
+        """
         return corpora.missing(*self._corpus(corpus))
 
     def _corpus(self, name: str) -> tuple[Corpus, Path]:
-        """Return a corpus and the base folder of its paths."""
+        """Return a corpus and the base folder of its paths. KeyError for an unknown name."""
         filled = self._single_node
         known = filled.file.corpora[name]
         return known, self._folder(filled, ("corpora", name, known.key))[0]
 
     def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
-        """Return the first user setting behind some parameters; None if all have their defaults."""
+        """Return the first user setting of these parameters, or of parameters that they refer to, or None."""
         return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)
 
     def _set_at(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
@@ -234,7 +243,7 @@ class Workload:
         return corpora.resolve(corpus, folder, error, report, offline=offline)
 
     def _events(self, filled: Filled, name: str, source: Source) -> dict[str, Any]:
-        """Return a source for the plan; checks its files."""
+        """Return the source `name` for the plan. BadInput for an unreadable file."""
         return sources.resolve(source, *self._files_at(filled, ("sources", name, source.way)))
 
     def _files_at(self, filled: Filled, place: Place) -> tuple[Path, Callable[[str, str], BadInput]]:
@@ -251,13 +260,19 @@ class Workload:
         return folder, error
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
-        """Return the base folder of relative paths at a place, and the user setting that they came from, or None."""
+        """Return the base folder of relative paths at or below a place, and the user setting that they came from.
+
+        Without a setting, that is None, and the folder is that of the workload file.
+        """
         used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
         setting = self._setting(used, filled.made_of)
         return (self.document.path.parent if setting is None else setting.folder), setting
 
     def _chosen(self, file: WorkloadFile) -> WorkloadFile:
-        """Return the file with only the selected and the preparing phases."""
+        """Return a copy of the file with only the preparing and the selected phases.
+
+        Without a selection, all phases that are not optional are selected.
+        """
 
         def chosen(phase: Phase) -> bool:
             return phase.prepares or (not phase.optional if self.only is None else phase.name in self.only)
@@ -266,10 +281,10 @@ class Workload:
         return file.model_copy(update={"phases": phases})
 
     def _needed(self, file: WorkloadFile, family: str) -> WorkloadFile:
-        """Return the file without phases that prepare only other families."""
+        """Return a copy of the file without preparing phases in which no operation has a form for the family."""
 
         def needed(phase: Phase) -> bool:
-            """Return whether a phase does not only prepare, or has an operation for the family."""
+            """Return whether a phase does not prepare, or has an operation for the family."""
             operations = [file.operations[name] for stream in phase.named_streams for name in stream.weights]
             return not phase.prepares or any(
                 isinstance(operation, Form) or form_for(operation, family) is not None for operation in operations
@@ -291,7 +306,7 @@ class Workload:
 
 
 def _used_sources(phases: Iterable[Phase]) -> list[str]:
-    """Return the sources that phases ingest; files of other sources may be missing."""
+    """Return the sorted names of the sources that phases ingest; files of other sources may be missing."""
     return sorted({s.source for phase in phases for s in phase.named_streams if s.source is not None})
 
 
@@ -319,7 +334,7 @@ def workload_of(
     *,
     endless: bool = False,
 ) -> Workload:
-    """Check the workload in a document; BadInput names the place of an error.
+    """Return the checked workload of a document; BadInput, at its place, for an error and for an experiment file.
 
     `overrides` are parameters, `only` names the selected phases. `endless` permits sources without an end.
     """
@@ -341,7 +356,7 @@ def workload_of(
 
 
 def library_names() -> list[str]:
-    """Return the names of the built-in workloads."""
+    """Return the names of the built-in workloads, sorted."""
     return sorted(path.stem for path in LIBRARY.glob("*.yaml"))
 
 
@@ -351,9 +366,9 @@ def library() -> list[Workload]:
 
 
 def _split_name(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
-    """Split `NAME/PHASE[,PHASE...]` into the name and the selected phases.
+    """Split `NAME/PHASE[,PHASE...]` into the name and the selected phases, which are not checked.
 
-    Only names of built-in workloads are split. A path is returned unchanged, with None for the phases.
+    Only names of built-in workloads are split. Other texts are returned unchanged, with None for the phases.
     """
     name, slash, phases = name_or_path.partition("/")
     if not slash or name not in library_names() or name_or_path.endswith((".yaml", ".yml")):
@@ -375,7 +390,10 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
 
 
 def _filled(filler: Filler, key: str, part: Any) -> Any:
-    """Fill a section; placeholders of variables stay in operations and derived variables."""
+    """Return the section `part`, under `key`, with its parameters filled in. BadInput as for `Filler.fill`.
+
+    Placeholders of variables stay in operations and derived variables, and are refused elsewhere.
+    """
     if key != "variables" or not isinstance(part, dict):
         return filler.fill(part, (key,), per_request=key == "operations")
     return {
@@ -387,9 +405,9 @@ def _filled(filler: Filler, key: str, part: Any) -> Any:
 
 
 def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -> None:
-    """Refuse captured values with an invalid name or the name of a variable or parameter.
+    """Refuse captured values with an invalid name or the name of a variable or parameter, with BadInput.
 
-    `others` are names in use, by their kind for messages.
+    `others` maps the kind for messages, such as `a variable`, to the names in use.
     """
     for place, name in captured(document.data.get("operations")):
         if not is_name(name):
@@ -400,7 +418,7 @@ def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -
 
 
 def _check_variables(document: Document, variables: Any) -> None:
-    """Refuse a section that is not a mapping, invalid names of variables, and the reserved name `nodes`."""
+    """Refuse a section that is not a mapping, and the invalid name of a variable or `nodes`, with BadInput."""
     if not isinstance(variables, dict):
         raise document.error(("variables",), f"expected a mapping of names to variables, not {short_json(variables)}")
     for name in variables:

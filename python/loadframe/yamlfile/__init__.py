@@ -51,7 +51,7 @@ def wrong(what: str, remedy: str | None = None, key: str | None = None) -> Pydan
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the remedy for an unknown word: the most similar valid word, else all valid words."""
+    """Return the remedy for an unknown word: the most similar valid word, else the first 100 valid words, sorted."""
     words = sorted(known)
     likely = [other for other in words if abs(len(other) - len(word)) <= len(word)][:_COMPARED]
     near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6) if len(word) <= _LONGEST_WORD else []
@@ -66,7 +66,7 @@ _LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
 def short_json(value: Any) -> str:
-    """Write a value as JSON for a message, cut to 60 characters."""
+    """Return a value as JSON for a message, cut to 60 characters; other than JSON values are texts in it."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -81,7 +81,10 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_keys(cls, data: Any) -> Any:
-        """Return the data unchanged; refuse unknown keys, before missing ones: these are often misspelt."""
+        """Return the data unchanged; raise `wrong` for the first unknown key, before missing keys are checked.
+
+        An unknown key is often a misspelt one. Data that is not a mapping is not checked.
+        """
         if isinstance(data, Mapping):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
@@ -96,10 +99,13 @@ QUANTITY = "x-quantity"
 
 
 def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
-    """Return a validator that parses a number with its unit; numbers from `limit` on are refused as typing errors."""
+    """Return a validator that parses a number with its unit; it raises `wrong` for numbers from `limit` on.
+
+    `parse` is a function such as `parse_size`, which raises BadInput; that becomes `wrong`.
+    """
 
     def read(value: Any) -> float:
-        """Return the parsed number; refuse a malformed one, and one of at least `limit`."""
+        """Return the parsed number; raise `wrong` for a malformed one, and for one of at least `limit`."""
         try:
             number = parse(value)
         except BadInput as error:
@@ -117,14 +123,14 @@ def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
 
 
 def _single(value: Any) -> Any:
-    """Return the value unchanged; refuse lists and mappings."""
+    """Return the value unchanged; raise `wrong` for lists and mappings."""
     if isinstance(value, dict | list):
         raise wrong("expected a single value, not a list or a mapping")
     return value
 
 
 def _name(value: Any) -> Any:
-    """Return the value unchanged; refuse a text that is not a name.
+    """Return the value unchanged; raise `wrong` for a text that is not a name. Other types are not checked.
 
     A name has 1 to 80 letters, digits, `_`, `-` and `.`, and begins with neither `-` nor `.`.
     """
@@ -136,7 +142,7 @@ def _name(value: Any) -> Any:
 
 
 def _not_empty(value: Sized) -> Sized:
-    """Return the value unchanged; refuse an empty list or mapping."""
+    """Return the value unchanged; raise `wrong` for an empty list or mapping."""
     if not value:
         raise wrong("expected at least one entry")
     return value
@@ -149,10 +155,13 @@ Duration = Annotated[float, quantity(parse_duration, 1e9)]
 
 
 def lasting(least: float) -> BeforeValidator:
-    """Return a validator that refuses durations below `least`, s, in a message with the unit."""
+    """Return a validator that raises `wrong` for durations below `least`, s. It returns others unchanged."""
 
     def read(value: Any) -> Any:
-        """Return the value unchanged; refuse a duration that is too short. Malformed values are left to `Duration`."""
+        """Return the value unchanged; raise `wrong` for a duration below `least`.
+
+        Malformed values are left to `Duration`.
+        """
         with contextlib.suppress(BadInput, OverflowError):
             if parse_duration(value) < least:
                 raise wrong(f"expected a duration of at least {format_duration(least)}, not {short_json(value)}")
@@ -230,7 +239,7 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
 def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:
     """Convert one of pydantic's errors to BadInput with its position in the document, or its origin in `given`.
 
-    `data` and `given` are those of `validate`.
+    `data` is the validated data, `given` maps places to the origin of their values.
     """
     place: Place = ()
     for step in detail["loc"]:

@@ -48,7 +48,10 @@ class Document:
         return str(self.path)
 
     def where(self, place: Place = (), *, key: bool = False) -> str:
-        """Return `file:line:column` of the value (or the key) at a place, or of its nearest known parent."""
+        """Return `file:line:column` of the value (or the key) at a place, or of its nearest known parent.
+
+        The empty place is the whole data.
+        """
         while place not in self.positions:
             place = place[:-1]
         line, column = self.positions[place][0 if key else 1]
@@ -72,7 +75,10 @@ class DataDocument(Document):
         return self.title
 
     def where(self, place: Place = (), *, key: bool = False) -> str:
-        """Return the path of the key at a place."""
+        """Return the title and the path of the key at a place, such as `Workload: phases[0].clients`.
+
+        `key` has no effect.
+        """
         steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in place]
         return f"{self.title}: {''.join(steps).lstrip('.')}" if steps else self.title
 
@@ -80,7 +86,7 @@ class DataDocument(Document):
 def document_of(data: Mapping[str, Any], title: str) -> DataDocument:
     """Return data of a program as a document; `title` names it in errors. BadInput if it is not JSON data.
 
-    Relative paths start at the current folder.
+    Paths in the data become texts. Relative paths start at the current folder.
     """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_path_text)

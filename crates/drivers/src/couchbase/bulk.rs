@@ -67,8 +67,8 @@ fn judge(answer: &Response<'_>) -> Result<(), Failure> {
     if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
 }
 
-/// Builds the request of each document of request number `k`, or of those at the indices `only`, and marks unsendable
-/// documents as failed. Without `bulk.id`, ids are line numbers in the corpus, from 0.
+/// Builds the request of each document of request number `k`, or of those at the indices `only`.
+/// Marks unsendable documents as failed. Without `bulk.id`, ids are line numbers in the corpus, from 0.
 fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);

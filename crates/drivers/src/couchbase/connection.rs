@@ -69,8 +69,8 @@ impl Wired for NodeConnection {
 }
 
 impl Pipelined for NodeConnection {
-    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers,
-    /// whose status is not checked. Fails unless all answers arrive.
+    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers.
+    /// Does not check their status. Fails unless all answers arrive within `limit`.
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak(requests, count, limit).await
     }
@@ -132,8 +132,8 @@ impl NodeConnection {
         Ok(outcome?)
     }
 
-    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers,
-    /// whose status is not checked. Returns times and bytes, also after a failure. Fails unless all answers arrive
+    /// Sends `requests`, which are `count` requests, over the open connection, and waits for all of their answers.
+    /// Does not check their status. Returns times and bytes, also after a failure. Fails unless all answers arrive
     /// within `limit`.
     pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(count);
@@ -145,7 +145,7 @@ impl NodeConnection {
         self.client.answer()
     }
 
-    /// Returns an error if the node does not support durable writes.
+    /// Fails, with class Client, if the node does not support durable writes.
     pub fn require_durable(&self) -> Result<(), Failure> {
         if self.durable {
             return Ok(());

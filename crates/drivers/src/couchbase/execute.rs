@@ -32,7 +32,8 @@ pub struct SentRequest {
 }
 
 impl ConnectionSet {
-    /// Returns the first answer to the last request; `None` if answers are missing.
+    /// Returns the first answer to a request, or `None` if answers are missing.
+    /// The request must be the last one on its connection.
     pub fn answer(&self, sent_request: &SentRequest) -> Option<Response<'_>> {
         let connection = self.by_node.get(sent_request.bucket)?.get(usize::from(sent_request.node))?;
         connection.answers().is_complete().then(|| connection.answers().read().next())?

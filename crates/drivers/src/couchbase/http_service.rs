@@ -67,9 +67,9 @@ impl Service {
         Ok(())
     }
 
-    /// Sends the head and the body of a request over the opened connection and waits for the answer, which
-    /// [`Self::answer`] then returns; its status is not judged. Returns times and bytes, and a failure if no complete
-    /// answer arrives within `limit`.
+    /// Sends the head and the body of a request over the opened connection, and waits for the answer.
+    /// [`Self::answer`] then returns it; its status is not judged. Returns times and bytes, and a failure if no
+    /// complete answer arrives within `limit`.
     pub async fn speak(&mut self, parts: [&[u8]; 2], limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.exchange(&mut self.wire, parts, Body::Read, limit).await
     }

@@ -77,8 +77,7 @@ impl Driver for Couchbase {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes)
     }
@@ -166,8 +165,8 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
-    /// Runs an operation: a verb on the node of its document, a statement on a query node. `only` selects documents of
-    /// a bulk request by index.
+    /// Runs an operation: a verb on the node of its document, a statement on a query node.
+    /// `only`: indices of the documents of a bulk request, `None` for all.
     async fn ask(
         &self,
         connection: &mut Connection,

@@ -179,8 +179,8 @@ impl CouchbaseNodes {
         true
     }
 
-    /// Fetches the nodes of the query service from the first host that lists them, within `limit`. The error is the last
-    /// host's. Statements name no bucket, whose configuration would list them.
+    /// Fetches the nodes of the query service from the first host that lists them, within `limit`. The error is the
+    /// last host's. Statements name no bucket, whose configuration would list them.
     pub async fn discover_query(&self, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Err(DiscoveryError::Failed(unserved()));
         for node in self.topology.members().iter() {
@@ -193,8 +193,8 @@ impl CouchbaseNodes {
         outcome
     }
 
-    /// Asks a host for the nodes of the query service, within `limit`, and learns them. Fails if the host is unreachable,
-    /// refuses the credentials, or does not list any.
+    /// Asks a host for the nodes of the query service, within `limit`, and learns them. Fails if the host is
+    /// unreachable, refuses the credentials, or does not list any.
     async fn ask_services(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let answer = http_service::get(host, &self.connect_options, SERVICES, limit).await?;
         let services = match answer.status() {
@@ -240,13 +240,13 @@ impl CouchbaseNodes {
     }
 }
 
-/// The failure when no node owns the vbucket.
+/// Returns the failure for a vbucket that no node owns, of class Server.
 pub fn unserved() -> Failure {
     let message = "no node has that part of the bucket".to_owned();
     Failure::new(ErrorClass::Server, message)
 }
 
-/// The failure of a statement when no node runs the query service.
+/// Returns the failure of a statement if no node runs the query service, of class Client.
 pub fn no_query_node() -> Failure {
     client("no node of the cluster answers statements")
 }

@@ -57,8 +57,9 @@ pub enum Kind {
 }
 
 impl Operation {
-    /// Parses `{"read": {...}, "timeout": 5}` or `{"query": {...}}`, and registers the bucket. Refuses more than 16
-    /// fields, an invalid id, and assertions or captures on a verb that reads no document.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"query": {...}}`, and registers the bucket.
+    /// Refuses unknown kinds and keys, more than 16 fields, an invalid id, and assertions or captures on a verb that
+    /// reads no document.
     pub fn map(form: &Value, context: &Context, nodes: &CouchbaseNodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
@@ -156,7 +157,7 @@ impl Buffers {
         key.id.render(values, &mut self.key);
     }
 
-    /// Returns the failure of the last request if its document id is empty or too long.
+    /// Returns the failure of the last request if its document id is empty or too long; `None` if the id is valid.
     pub fn refusal(&self) -> Option<Failure> {
         misnamed(&self.key).map(client)
     }
@@ -183,6 +184,7 @@ impl Buffers {
     }
 
     /// Appends the request that adds a document with a drawn id, and returns its vbucket.
+    /// `durability` is the level's protocol number; `None` requests no durability.
     fn insert(&mut self, write: &Write, bucket: &Bucket, durability: Option<u8>, values: &Values) -> u16 {
         self.key(&write.key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
@@ -257,14 +259,15 @@ impl Buffers {
     }
 }
 
-/// Extras of a full document write: its flags, and no expiry.
+/// Returns the extras of a full document write: the flags of JSON, and no expiry.
 pub fn stored() -> [u8; 8] {
     let mut extras = [0; 8];
     extras[..4].copy_from_slice(&JSON.to_be_bytes());
     extras
 }
 
-/// Extras of a change of some fields: for [`Action::Upsert`], the flag to create a missing document.
+/// Returns the extras of a change of some fields: for [`Action::Upsert`], the flag to create a missing document.
+/// Other actions have none.
 pub fn changed(action: Action) -> &'static [u8] {
     if action == Action::Upsert { &[MAKE] } else { &[] }
 }

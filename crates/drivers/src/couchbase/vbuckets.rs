@@ -174,8 +174,8 @@ impl NodeServices {
         serde_json::from_slice(json).ok()
     }
 
-    /// Returns the addresses of the query service; empty if no node has it. `host` is the host that sent the list; `tls`
-    /// selects encrypted ports.
+    /// Returns the addresses of the query service; empty if no node has it. `host` is the host that sent the list;
+    /// `tls` selects encrypted ports.
     pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         query(&self.nodes_ext, host, tls)
     }

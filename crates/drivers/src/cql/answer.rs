@@ -61,8 +61,8 @@ impl Answer {
         conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
     }
 
-    /// Returns a failure if the answer contradicts the workload's assertion on its number of rows, or on the fields of
-    /// its first row.
+    /// Returns a failure if the answer contradicts the assertion on its number of rows, or on its first row's fields.
+    /// A missing row is a failure if fields are asserted.
     pub fn judge(&self, assertion: &Assertion, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents(), "")?;
         if !assertion.has_fields() {

@@ -90,8 +90,9 @@ pub struct Thread {
     deadlines: RefCell<Vec<Deadline>>,
 }
 
-/// Opens a session to the cluster of `contacts`, with `patience` as the time limit of each connection attempt. A
-/// keep-alive check may take the longer of `patience` and `CHECK`: when it fails, all requests on its connection fail.
+/// Opens a session to the cluster of `contacts`, with `patience` as the time limit of each connection attempt.
+/// Uses the keyspace `loadframe` if it exists. A keep-alive check may take the longer of `patience` and 2 s: when it
+/// fails, all requests on its connection fail.
 pub async fn open(
     contacts: &[SocketAddr],
     settings: &Settings,
@@ -259,6 +260,7 @@ impl Thread {
     }
 
     /// Executes a statement with the values `row`, within `limit`. The outcome has times, but no bytes.
+    /// Its node is 0 if the request was sent to none.
     pub async fn execute(
         &self,
         session: &Session,

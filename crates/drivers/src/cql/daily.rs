@@ -27,8 +27,8 @@ impl<'a> Days<'a> {
         Self { execution, of, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates a day's table like the base table, unless it exists, and waits until all nodes know it, within the
-    /// operation's time limit. Fails if the store does not describe the base table.
+    /// Creates a day's table like the base table, unless it exists, and waits until all nodes know it.
+    /// Fails if the store does not describe the base table, or if the operation's time limit passes.
     pub async fn make(&mut self, day: &TableName) -> Result<(), Failure> {
         let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
         let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));

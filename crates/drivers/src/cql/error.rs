@@ -5,12 +5,13 @@ use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, Req
 
 use super::value::Mismatch;
 
-/// The failure for a value that does not fit the column named `column`.
+/// Returns the failure for a value that does not fit the column named `column`, of class Client.
 pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     Failure::new(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
 
-/// The failure for an execution error, or for an error answer, with its class.
+/// Returns the failure for an execution error, or for an error answer, with its class.
+/// An error before any attempt has class Client if the statement is invalid, otherwise Connect.
 pub fn execution(error: &ExecutionError) -> Failure {
     match error {
         ExecutionError::LastAttemptError(error) => attempt(error),
@@ -20,7 +21,7 @@ pub fn execution(error: &ExecutionError) -> Failure {
     }
 }
 
-/// The failure for a statement that could not be prepared.
+/// Returns the failure for a statement that could not be prepared: with the class of the first attempt, or Connect.
 pub fn preparation(error: &PrepareError) -> Failure {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => attempt(first_attempt),
@@ -28,13 +29,13 @@ pub fn preparation(error: &PrepareError) -> Failure {
     }
 }
 
-/// The failure for a session that could not be opened.
+/// Returns the failure for a session that could not be opened, of class Connect.
 pub fn session(error: &NewSessionError) -> Failure {
     Failure::new(ErrorClass::Connect, error.to_string())
 }
 
-/// The failure for an error of one attempt. It is marked as denied if the store refused more than the statement's
-/// contents.
+/// Returns the failure for an error of one attempt, with its class.
+/// It is marked as denied if the store answered with an error that the statement's contents did not cause.
 fn attempt(error: &RequestAttemptError) -> Failure {
     match error {
         RequestAttemptError::DbError(error, message) => {

@@ -78,8 +78,8 @@ impl Execution<'_> {
         Outcome { exchanged, node: executed.node, answer: answer.and_then(Answer::applied) }
     }
 
-    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions or lacks a value to
-    /// capture. Captures values into `memory`.
+    /// Returns the outcome, or a failure if the answer contradicts the assertion or lacks a value to capture.
+    /// Captures values into `memory`.
     pub fn judged(&self, asked: StatementOutcome, values: &Values, memory: &mut Memory) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {

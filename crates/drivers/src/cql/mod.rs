@@ -106,8 +106,7 @@ impl Driver for Cql {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let operation = Operation::map(form, number, context, &self.buckets, self.timeout)?;
@@ -205,7 +204,8 @@ impl Cql {
         ask(execution).await.unwrap_or_else(Reply::unsent)
     }
 
-    /// Executes an operation with drawn values. `only` selects documents of a bulk request by index.
+    /// Executes an operation with drawn values.
+    /// `only`: indices of the documents of a bulk request, `None` for all.
     async fn ask(
         &self,
         connection: &mut Connection,

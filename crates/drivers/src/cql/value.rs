@@ -224,7 +224,7 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     if valid { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
-/// The error that a value does not fit a column; shows at most 40 characters of the value.
+/// Returns the error that a value does not fit a column; shows at most 40 characters of the value.
 fn mismatch(value: &Scalar, column: &ColumnType) -> Mismatch {
     let shown = match value {
         Scalar::Null => "null".to_owned(),

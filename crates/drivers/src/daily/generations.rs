@@ -101,7 +101,7 @@ impl Default for List {
 }
 
 impl List {
-    /// Whether any generation was deleted.
+    /// Returns whether any generation was deleted, by [`Generations::delete`].
     pub fn deletes(&self) -> bool {
         self.deleted > i64::MIN
     }
@@ -129,14 +129,14 @@ impl Generations {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// The current generations.
+    /// Returns the current generations; later changes do not affect the returned list.
     pub fn list(&self) -> Arc<List> {
         self.state().list.clone()
     }
 
-    /// Records the newest instant per day of the events at the indices `only`, or of all events, and returns the
-    /// generations to place them in. Generations created later start after the newest of these events. `form` defines
-    /// an event's instant; without days, nothing is recorded.
+    /// Records the newest instant per day of the events, and returns the generations to place them in.
+    /// `only`: indices of the events, or `None` for all. `form` defines an event's instant; without days, nothing is
+    /// recorded. Generations created later start after the newest of these events.
     pub fn place(&self, form: &Ingest, batch: &Batch, only: Option<&[u32]>) -> Arc<List> {
         let mut newest: BTreeMap<i64, i64> = BTreeMap::new();
         let (mut from, mut last) = (0, -1);
@@ -165,9 +165,9 @@ impl Generations {
         self.state().change(|list| list.begins.extend(begins.filter(|begin| begin.rem_euclid(DAY) != 0)));
     }
 
-    /// Starts a generation after all documents of the day of `instant`, and returns its start, both in milliseconds
-    /// since 1970. Returns `None` and changes nothing if the day has no documents yet, no millisecond left, or a
-    /// generation with this start.
+    /// Starts a generation after all documents of the day of `instant`, and returns its start.
+    /// Both are in milliseconds since 1970. Returns `None` and changes nothing if the day has no documents yet, no
+    /// millisecond left, or a generation with this start.
     pub fn begin(&self, instant: i64) -> Option<i64> {
         let day = instant.div_euclid(DAY) * DAY;
         let mut state = self.state();
@@ -302,7 +302,7 @@ impl<'a> Names<'a> {
         Some(&self.name[..]).filter(|_| self.span.1 > self.list.deleted)
     }
 
-    /// The start of the generation that `of` named last.
+    /// Returns the start, in milliseconds since 1970, of the generation that `of` named last, also if it was deleted.
     pub fn begin(&self) -> i64 {
         self.span.0
     }

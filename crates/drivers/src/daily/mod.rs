@@ -34,7 +34,7 @@ const DELETE: usize = 1;
 
 /// A client's requests about days, in the form of its store.
 pub trait Days {
-    /// The exchanges so far.
+    /// Returns the exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges;
 
     /// Lists the starts of the days in the store, in milliseconds since 1970. Fails if the store cannot be queried.
@@ -80,7 +80,7 @@ pub struct Bucket<'a> {
 }
 
 impl Bucket<'_> {
-    /// The positions of the events in the request.
+    /// Returns the positions of the events in the request.
     pub fn places(&self) -> Vec<u32> {
         self.events.iter().map(|(place, _)| *place).collect()
     }
@@ -98,9 +98,9 @@ impl Buckets {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Groups the events of a batch, or those at the indices `only`, by day, with their positions among the sent
-    /// events. Events of deleted days count in `tally` as refused. Waits while all days are deleted; no day is deleted
-    /// while the result exists.
+    /// Groups the events of a batch, or those at the indices `only`, by day, with their positions among them.
+    /// Events of deleted days count in `tally` as refused. Waits while all days are deleted; no day is deleted while
+    /// the result exists.
     pub async fn deal<'a>(
         &'a self,
         form: &Ingest,
@@ -125,8 +125,8 @@ impl Buckets {
         Dealt { days, _flowing: flowing }
     }
 
-    /// Creates the day that starts at `begin`, in milliseconds since 1970, with `make`, unless this process has created
-    /// it already. Waits while another day is created. After a failure, which it returns, the next call tries again.
+    /// Creates the day that starts at `begin`, in milliseconds since 1970, with `make`, at most once per process.
+    /// Waits while another day is created. After a failure, which it returns, the next call tries again.
     pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.made().contains(&begin) {
             return Ok(());

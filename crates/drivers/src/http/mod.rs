@@ -51,8 +51,8 @@ impl Driver for Http {
         true
     }
 
-    /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`. Refuses one that
-    /// the driver does not support.
+    /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`. Refuses
+    /// unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, &context.variables, self.http.timeout())
     }
@@ -187,7 +187,8 @@ impl Driver for Http {
     }
 }
 
-/// The reply for a request that was not sent, because the captured value `name` is missing.
+/// Returns the reply for a request to `node` that was not sent, because the captured value `name` is missing.
+/// Its failure has class Assertion.
 fn unsent(node: u16, name: &str) -> Reply {
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
     Reply { node, ..Reply::unsent(assertion(message)) }

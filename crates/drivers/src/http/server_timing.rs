@@ -82,7 +82,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// The error for a `timing` that is not a list of names.
+/// Returns the error for a `timing` that is not a list of names.
 fn refused(value: &Value) -> PlanError {
     PlanError::new(format!("\"timing\" wants a list of names of the header Server-Timing, not {value}"))
 }

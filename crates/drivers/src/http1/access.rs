@@ -111,8 +111,9 @@ impl Authorization {
 }
 
 impl Authorization {
-    /// Returns the names and values of the headers that authenticate a request which another client sends with these
-    /// `headers`. `path` includes the query string. The error says why the request cannot be signed.
+    /// Returns the names and values of the headers that authenticate a request of another client.
+    /// `headers` are those of the request, `path` includes the query string. The error says why the request cannot be
+    /// signed.
     pub fn headers(
         &self,
         method: &str,

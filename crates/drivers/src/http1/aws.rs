@@ -1,4 +1,4 @@
-//! AWS Signature Version 4. It covers the method, path, query, headers and body of a request, and expires after minutes.
+//! AWS Signature Version 4. It covers the method, path, query, headers and body of a request and expires after minutes.
 
 use std::str;
 use std::time::SystemTime;

@@ -73,12 +73,12 @@ pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> 
     json.ok_or_else(|| nothing(pointer, body))
 }
 
-/// The failure for a body without a value at a pointer.
+/// Returns the failure for a body without a value at a pointer.
 fn nothing(pointer: &Pointer, body: &[u8]) -> Failure {
     assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body)))
 }
 
-/// The failure for a body that is not JSON.
+/// Returns the failure for a body that is not JSON.
 pub fn no_json(body: &[u8]) -> Failure {
     assertion(format!("the answer is not JSON: {}", excerpt(body)))
 }

@@ -138,8 +138,8 @@ impl Http1 {
         self.topology.unreachable()
     }
 
-    /// Limits the open connections of all clients to `connections`, which the clients of each of the `workers` threads
-    /// then share. Refuses a number with which a worker could not reach each host.
+    /// Limits the open connections of all clients to `connections`, divided among `workers` threads.
+    /// The clients of a thread share its part. Refuses a number with which a thread could not reach each host.
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         let per_client = self.topology.connections();
         let routes = connections / per_client;
@@ -270,8 +270,8 @@ impl Connection {
         self.buffers.only.extend_from_slice(places);
     }
 
-    /// Calls `write`, which replaces the contents of a buffer by the body of the next request and returns its number of
-    /// documents.
+    /// Calls `write`, which replaces a buffer's contents by the next request's body.
+    /// `write` returns the number of documents in the body.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.buffers.give(write);
     }

@@ -116,8 +116,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Calls `write`, which replaces the contents of the body buffer by the body of the next request and returns its
-    /// number of documents.
+    /// Calls `write`, which replaces the buffer's contents by the next request's body.
+    /// `write` returns the number of documents in the body.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.given = write(&mut self.body);
     }

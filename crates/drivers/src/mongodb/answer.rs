@@ -79,7 +79,8 @@ impl Answer {
         counts.reduce(u64::saturating_add).or_else(|| written(answer))
     }
 
-    /// Returns a failure if the answer contradicts the workload's assertion. Fields refer to the first document.
+    /// Returns a failure if the answer contradicts the workload's assertion.
+    /// Fields refer to the first document; without a document, they are a failure.
     pub fn judge(&self, asserted: &Assertion, values: &Values) -> Result<(), Failure> {
         asserted.judge_hits(self.documents(), "")?;
         if !asserted.has_fields() {
@@ -153,7 +154,7 @@ fn write_error(answer: &RawDocument) -> Option<Failure> {
     Some(first.map_or_else(|| Failure::new(ErrorClass::Client, format!("{errors} writes failed")), inside))
 }
 
-/// The failure when no document matches.
+/// Returns the failure for a request that matches no document, of class Client.
 fn missing() -> Failure {
     Failure::new(ErrorClass::Client, "not found")
 }

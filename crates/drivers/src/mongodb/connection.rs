@@ -347,12 +347,12 @@ fn judged(answer: Option<&RawDocument>) -> Result<CommandAnswer<'_>, Failure> {
     }
 }
 
-/// The failure for an answer that is not valid BSON, or nested too deeply.
+/// Returns the failure for an answer that is not valid BSON, or nested too deeply.
 fn unreadable() -> Failure {
     Failure::new(ErrorClass::Server, "the answer is not valid BSON, or nested too deeply")
 }
 
-/// The failure for an answer that is not valid BSON, with the library's error.
+/// Returns the failure for an answer that is not valid BSON, with the library's error.
 fn malformed(error: &impl std::fmt::Display) -> Failure {
     Failure::new(ErrorClass::Server, format!("the answer is not valid BSON: {error}"))
 }

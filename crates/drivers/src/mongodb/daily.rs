@@ -60,9 +60,9 @@ impl<'a> Days<'a> {
         Self { execution, connection, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates the collection of the day that starts at `begin`, in milliseconds since 1970, with the options, indexes
-    /// and shard key of the base collection, unless it exists. Updates the view. Fails if the store does not execute a
-    /// command.
+    /// Creates the collection of the day that starts at `begin`, in milliseconds since 1970, and updates the view.
+    /// A new collection gets the options of the base collection; a new or existing one gets its indexes and shard key.
+    /// Fails if the store does not execute a command.
     pub async fn make(&mut self, begin: i64) -> Result<(), Failure> {
         let (of, day) = (&self.buckets.generations.collection, self.buckets.generations.name(begin));
         let listed = self.list().await?;

@@ -6,7 +6,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use super::bson::value;
 use loadframe_engine::util::json::Unexpected;
 
-/// The failure for a value that cannot be encoded.
+/// Returns the failure for a value that cannot be encoded, of class Client.
 pub fn unfit(_: Unexpected) -> Failure {
     Failure::new(
         ErrorClass::Client,
@@ -14,7 +14,7 @@ pub fn unfit(_: Unexpected) -> Failure {
     )
 }
 
-/// Returns whether the node answered and rejected the user.
+/// Returns whether a failure during the login means that the node answered and rejected the user: class Client.
 pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
@@ -25,7 +25,8 @@ pub fn inside(error: &RawDocument) -> Failure {
     of_code(code, value(error, "errmsg").and_then(RawBsonRef::as_str).unwrap_or("no reason given"))
 }
 
-/// The failure for an error number and its message. It is marked as denied if its documents are not the cause.
+/// Returns the failure for an error number and its message, with the number's class; `Client` for an unknown number.
+/// It is marked as denied if the error concerns the whole command, not its documents.
 fn of_code(code: i32, message: &str) -> Failure {
     let failure = Failure::new(class(code), message);
     if DENIED.contains(&code) { failure.denied() } else { failure }
@@ -36,7 +37,7 @@ fn of_code(code: i32, message: &str) -> Failure {
 /// CommandNotSupportedOnView, ReauthenticationRequired, AtlasError.
 const DENIED: [i32; 11] = [13, 18, 20, 26, 59, 72, 73, 115, 166, 391, 8000];
 
-/// Returns whether the failure may mean that the request needs another node.
+/// Returns whether the failure may mean that the request needs another node: class Connect, Timeout or Rejected.
 pub fn is_displaced(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
 }

@@ -53,8 +53,8 @@ pub enum AnswerKind {
 }
 
 impl Execution<'_> {
-    /// Returns the outcome, or a failure if the answer contradicts the workload's assertion or lacks a value to
-    /// capture. Captures values into `memory`.
+    /// Returns the outcome, or a failure if the answer contradicts the assertion or lacks a value to capture.
+    /// Captures values into `memory`.
     pub fn judged(&self, asked: CommandOutcome, values: &Values, memory: &mut Memory) -> CommandOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {

@@ -14,9 +14,9 @@ use crate::ingest::{Ingest, id};
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
-/// Writes the update commands for events of a batch, each event with its index in the request, and each command with
-/// the indices of its events. Events with invalid lines count in `tally` as failed. Fails if a command cannot be
-/// encoded.
+/// Writes the update commands for events of a batch, each command with the indices of its events.
+/// `events` gives each event with its index in the request. Events with invalid lines count in `tally` as failed. Fails
+/// if a command cannot be encoded.
 pub fn commands<'a>(
     form: &Ingest,
     collection: &str,

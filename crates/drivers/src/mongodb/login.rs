@@ -119,8 +119,7 @@ impl User {
         Ok(Login::with(self, mechanism, STANDARD.encode(random)))
     }
 
-    /// Returns the key that is derived from the password, from the cache or in milliseconds of work, which blocks the
-    /// thread.
+    /// Returns the key that is derived from the password. Blocks the thread for milliseconds unless the cache has it.
     fn key(&self, mechanism: Mechanism, salt: Vec<u8>, iterations: NonZeroU32) -> Vec<u8> {
         let place = (mechanism, salt, iterations.get());
         // Concurrent connections wait here while one client derives the key.
@@ -243,7 +242,7 @@ fn words(answer: &Document) -> Result<String, Failure> {
     String::from_utf8(bytes.clone()).map_err(|_| broken())
 }
 
-/// The failure for an answer that violates SCRAM.
+/// Returns the failure for an answer that violates SCRAM, of class Connect.
 fn broken() -> Failure {
     Failure::new(
         ErrorClass::Connect,

@@ -92,8 +92,7 @@ impl Driver for Mongo {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.buckets, self.nodes.connect_options.timeout)
     }
@@ -276,8 +275,8 @@ impl Mongo {
         Ok(())
     }
 
-    /// Discovers the kind of target, if it is unknown, then executes the operation. `only` selects documents of a bulk
-    /// request by index.
+    /// Discovers the kind of target, if it is unknown, then executes the operation.
+    /// `only`: indices of the documents of a bulk request, `None` for all.
     async fn ask(
         &self,
         connection: &mut Connection,

@@ -230,7 +230,8 @@ impl MongoNodes {
         last.map_or(Ok(()), Err)
     }
 
-    /// Connects to a host, within 2 s, and queries its role. Fails if it is unreachable or rejects the user.
+    /// Connects to a host and queries its role, within 2 s or the timeout if shorter. Fails if it is unreachable or
+    /// rejects the user.
     async fn ask(&self, host: &str) -> Result<HostReport, DiscoveryError> {
         let resolved = Host::look_up(host).await.map_err(|error| Failure::new(ErrorClass::Connect, error.message))?;
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));

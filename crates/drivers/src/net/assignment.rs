@@ -66,7 +66,7 @@ impl Assignment {
         }
     }
 
-    /// Whether node `number` belongs to the target, according to the last `look`.
+    /// Returns whether node `number` belongs to the target, according to the last `look`.
     pub fn has(&self, number: usize) -> bool {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
@@ -99,7 +99,8 @@ impl Assignment {
         }
     }
 
-    /// Whether a client keeps connections to formerly selected nodes open.
+    /// Returns whether a client keeps connections to formerly selected nodes open.
+    /// With a fixed spread, only if the last `turn_to` asked for it; otherwise always.
     pub fn keeps(&self) -> bool {
         self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }
@@ -136,7 +137,7 @@ impl Assignment {
         self.at = up().nth(pick as usize).unwrap_or((self.at + 1) % self.members.len());
     }
 
-    /// The selected node.
+    /// Returns the selected node, which may be down.
     pub fn node(&self) -> &Arc<TargetNode> {
         &self.members[self.at]
     }

@@ -46,13 +46,13 @@ impl AnswerBuffer {
         self.filled += count;
     }
 
-    /// How many bytes are allocated.
+    /// Returns how many bytes are allocated.
     #[cfg(test)]
     pub fn room(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether the next byte requires a larger buffer.
+    /// Returns whether the next byte requires a larger buffer.
     pub fn is_full(&self) -> bool {
         self.filled == self.bytes.len()
     }

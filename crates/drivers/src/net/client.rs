@@ -35,14 +35,14 @@ impl<F: Frame> Client<F> {
         Self { answer, deadline: Deadline::default() }
     }
 
-    /// The reader of answers, to set it up for the next answer.
+    /// Returns the reader of answers, to set it up for the next answer.
     pub fn answer_mut(&mut self) -> &mut F {
         &mut self.answer
     }
 
-    /// Sends a request that consists of `parts` (such as head and body) over the open connection `wire`, and reads the
-    /// answer, which `answer` holds until the next call. Returns the times and bytes, also after a failure: a timeout
-    /// at `limit.due`, or a missing, broken or malformed connection or answer. Sets `wire` to `None` and counts a lost
+    /// Sends a request over the open connection `wire` and reads the answer, which `answer` holds until the next call.
+    /// `parts` are its bytes, such as head and body. Returns the times and bytes, also after a failure: a timeout at
+    /// `limit.due`, or a missing, broken or malformed connection or answer. Sets `wire` to `None` and counts a lost
     /// connection if it cannot be used again. If the server answers before it has read the whole request, that answer
     /// counts.
     pub async fn speak(
@@ -89,7 +89,7 @@ impl<F: Frame> Client<F> {
         (Exchanged { sent, done, bytes_sent, bytes_received, overhead }, outcome)
     }
 
-    /// The answer of the last exchange; complete if the exchange succeeded.
+    /// Returns the answer of the last exchange; complete if the exchange succeeded.
     pub fn answer(&self) -> &F {
         &self.answer
     }
@@ -106,7 +106,7 @@ struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Whether all parts are written.
+    /// Returns whether all parts are written.
     fn is_written(&self) -> bool {
         self.written == self.parts[0].len() + self.parts[1].len()
     }
@@ -174,17 +174,17 @@ fn poll_answer(
     }
 }
 
-/// The timeout of a request: without an answer, or with a part of one. Both the timer and a read use it.
+/// Returns the timeout of a request: without an answer, or with a part of one. Both the timer and a read use it.
 fn late(answer: &impl Frame, limit: Limit) -> Trouble {
     Trouble::late(if answer.received() == 0 { "no answer" } else { "no complete answer" }, limit)
 }
 
-/// The failure of a malformed answer.
+/// Returns the failure of a malformed answer.
 fn malformed(error: impl Display) -> Trouble {
     Trouble::broken(error.to_string())
 }
 
-/// The failure if the server closed the connection before the end of its answer.
+/// Returns the failure if the server closed the connection before the end of its answer.
 fn closed(answer: &impl Frame) -> Trouble {
     let when = if answer.received() == 0 { "without an answer" } else { "in the middle of its answer" };
     Trouble::broken(format!("the server closed the connection {when}"))

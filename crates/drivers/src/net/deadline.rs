@@ -31,17 +31,17 @@ impl Limit {
         if due < self.due { Self { due, timeout: patience } } else { self }
     }
 
-    /// The remaining time.
+    /// Returns the remaining time; 0 once the time is up.
     pub fn left(self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// The time since the limit started.
+    /// Returns the time since the limit started, at most its `timeout`.
     pub fn spent(self) -> Duration {
         self.timeout.saturating_sub(self.left())
     }
 
-    /// Whether the time is up.
+    /// Returns whether the time is up.
     pub fn has_passed(self) -> bool {
         Instant::now() >= self.due
     }
@@ -92,7 +92,7 @@ impl Clock {
         }
     }
 
-    /// When it fires.
+    /// Returns when it fires.
     fn due(&self) -> Instant {
         match self {
             Self::Reactor(alarm) => alarm.due(),
@@ -100,7 +100,7 @@ impl Clock {
         }
     }
 
-    /// Ready once it has fired.
+    /// Returns `Ready` once it has fired; until then keeps the task's waker.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Reactor(alarm) => alarm.poll(cx),
@@ -145,7 +145,7 @@ impl Deadline {
         }
     }
 
-    /// Ready once `due` has passed, for which the timer must be armed; ready at once if no timer was ever armed.
+    /// Returns `Ready` once `due` has passed, for which the timer must be armed; at once if no timer was ever armed.
     pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let Some(clock) = &mut self.0 else { return Poll::Ready(()) };
         loop {

@@ -23,9 +23,9 @@ pub trait Frame {
     fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
     /// Handles the end of the connection by the peer. Returns whether this completes the answer.
     fn end(&mut self) -> bool;
-    /// Bytes received.
+    /// Returns the bytes received.
     fn received(&self) -> u64;
-    /// Whether the connection can serve another exchange after this answer.
+    /// Returns whether the connection can serve another exchange after this answer.
     fn reusable(&self) -> bool;
 }
 

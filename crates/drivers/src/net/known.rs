@@ -16,7 +16,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The names of the nodes, in the order of their numbers.
+    /// Returns the names of the nodes, in the order of their numbers.
     pub fn texts(&self) -> Vec<String> {
         self.hosts.load().iter().map(|host| host.text.clone()).collect()
     }
@@ -46,8 +46,8 @@ impl Known {
         u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
 
-    /// Returns the number of the node at `address` (`host:port`), as `number` does, and sets the node's name in the
-    /// records to `name`. Fails if `address` cannot be resolved.
+    /// Returns the number of the node at `address` (`host:port`), like `number`, and names it `name` in the records.
+    /// Fails if `address` cannot be resolved.
     pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address).await?;
         let _one = self.change();

@@ -66,7 +66,7 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Bytes sent and received since the connection was opened.
+    /// Returns the bytes sent and received since the connection was opened.
     pub fn bytes(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
@@ -117,7 +117,7 @@ impl Marks {
         self.opened + Duration::from_nanos(mark)
     }
 
-    /// The time since the connection opened, in nanoseconds.
+    /// Returns the time since the connection opened, in nanoseconds.
     fn now(&self) -> u64 {
         self.opened.elapsed().as_nanos() as u64
     }
@@ -128,8 +128,8 @@ pub trait Timestamped {
     /// Starts a request, before its first byte is written.
     fn begin_request(&self) {}
 
-    /// Returns the generator's overhead in a request from `sent`, right before its first byte was written, to `done`,
-    /// right after the last byte was read. Unknown without timestamps.
+    /// Returns the generator's overhead in a request from `sent` to `done`; unknown without timestamps.
+    /// `sent`: right before its first byte was written. `done`: right after the last byte was read.
     fn overhead(&self, _sent: Instant, _done: Instant) -> Overhead {
         Overhead::default()
     }

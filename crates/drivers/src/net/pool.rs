@@ -84,7 +84,7 @@ impl Pool {
 }
 
 impl Borrowed<'_> {
-    /// The borrowed route.
+    /// Returns the borrowed route.
     pub fn route(&mut self) -> &mut Route {
         self.route.as_mut().expect("there is a route for each permit")
     }

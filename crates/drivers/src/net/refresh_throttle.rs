@@ -66,7 +66,7 @@ impl RefreshThrottle {
         self.due.fetch_min(self.now() + milliseconds, Ordering::Relaxed);
     }
 
-    /// The time since creation, in milliseconds.
+    /// Returns the time since creation, in milliseconds.
     fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }

@@ -22,10 +22,10 @@ impl Route {
 
 /// A type that may hold a connection.
 pub trait Wired: Default {
-    /// The connection; `None` while there is none.
+    /// Returns the connection; `None` while there is none.
     fn wire(&mut self) -> &mut Option<Wire>;
 
-    /// Whether a usable connection exists.
+    /// Returns whether a usable connection exists.
     fn is_open(&mut self) -> bool {
         self.wire().as_mut().is_some_and(Wire::is_idle)
     }

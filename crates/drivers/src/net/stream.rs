@@ -30,8 +30,8 @@ pub fn begin_request(stream: &Stream) {
     }
 }
 
-/// Returns the generator's overhead in a request from `sent`, right before its first byte was written, to `done`, right
-/// after the last byte of its answer was read. Unknown while the kernel's timestamps are off.
+/// Returns the generator's overhead in a request from `sent` to `done`; unknown while the kernel's timestamps are off.
+/// `sent`: right before its first byte was written. `done`: right after the last byte of its answer was read.
 #[inline]
 pub fn overhead(stream: &Stream, sent: Instant, done: Instant) -> Overhead {
     match stream {

@@ -81,12 +81,12 @@ impl TargetNode {
         }
     }
 
-    /// Whether it is known or assumed to refuse connections.
+    /// Returns whether it is known or assumed to refuse connections.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// The number of its requests in flight.
+    /// Returns the number of its requests in flight.
     pub fn busy(&self) -> u64 {
         self.busy.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ impl TargetNode {
         }
     }
 
-    /// Why it refuses connections; `None` unless it is down and a client has tried.
+    /// Returns why it refuses connections; `None` unless it is down and a client has tried.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         refusal.clone().filter(|_| self.is_down())
@@ -122,8 +122,8 @@ impl TargetNode {
         self.due.store(now + wait, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller once the next attempt is due at `now`, in milliseconds of the topology's
-    /// clock. The caller must end with `rise`, `postpone` or `release`.
+    /// Returns true to exactly one caller once the next attempt is due at `now`.
+    /// That caller must end with `rise`, `postpone` or `release`. `now` is in milliseconds of the topology's clock.
     pub fn claim(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -136,15 +136,15 @@ impl TargetNode {
 }
 
 impl Host {
-    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread during the lookup. Fails if there is no
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread during the lookup. Fails without an
     /// address.
     pub fn resolve(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         Self::with(host, name, host.to_socket_addrs().map(Iterator::collect))
     }
 
-    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port` without blocking, for threads that send requests. Fails if
-    /// there is no address.
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port` without blocking, for threads that send requests. Fails
+    /// without an address.
     pub async fn look_up(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         let addresses = match host.parse::<SocketAddr>() {

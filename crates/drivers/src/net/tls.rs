@@ -161,7 +161,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> 
     }
 }
 
-/// Reads the first private key in a PEM file; fails if there is no unencrypted one.
+/// Reads the first private key in a PEM file; fails without an unencrypted one.
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PlanError> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable(file, "private key that is not encrypted", &error))
 }

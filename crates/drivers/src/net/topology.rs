@@ -70,7 +70,8 @@ struct Choice {
 }
 
 impl Topology {
-    /// Resolves the hosts, and refuses an empty list and duplicates. Each counts as up until it refuses a connection.
+    /// Resolves the hosts, which blocks, and refuses an empty list and duplicates.
+    /// Each counts as up until it refuses a connection.
     pub fn new(hosts: &[String], spread: Spread, tls: Option<Tls>) -> Result<Self, PlanError> {
         let hosts = resolve(hosts)?;
         let node = |(number, host)| Arc::new(TargetNode::new(number as u16, host, true));
@@ -114,23 +115,23 @@ impl Topology {
         Ok(())
     }
 
-    /// All hosts that the target ever had, in the order of their numbers.
+    /// Returns all hosts that the target ever had, in the order of their numbers.
     pub fn hosts(&self) -> Vec<String> {
         self.shape().nodes.iter().map(|node| node.host.text.clone()).collect()
     }
 
-    /// The current hosts that refuse connections, each with the reason.
+    /// Returns the current hosts that refuse connections, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         let refusal = |node: &Arc<TargetNode>| node.refusal().map(|why| (node.host.text.clone(), why));
         self.members().iter().filter_map(refusal).collect()
     }
 
-    /// The current nodes.
+    /// Returns the current nodes, in the order of the hosts.
     pub fn members(&self) -> Members {
         self.shape().members.clone()
     }
 
-    /// The number of connections that a client needs.
+    /// Returns the number of connections that a client needs: 1 with a fixed spread, otherwise one per current node.
     pub fn connections(&self) -> u64 {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
@@ -180,13 +181,13 @@ impl Topology {
         self.shape.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// The time since creation, in milliseconds.
+    /// Returns the time since creation, in milliseconds.
     pub(super) fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Starts to check in the background whether a down node accepts connections, within 1 s, unless a check is running
-    /// or not yet due. The result is recorded in the node.
+    /// Starts to check in the background whether a down node accepts connections, within 1 s.
+    /// Does nothing if a check is running or not yet due. The result is recorded in the node.
     pub(super) fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
@@ -220,9 +221,9 @@ impl Choice {
 }
 
 impl Nodes for Choice {
-    /// Returns the numbers and weights of the up nodes, preferably of those where the plan starts this worker's
-    /// clients. If all are down, returns those of the plan; empty while `applies` is false. Starts checks of down
-    /// nodes.
+    /// Returns the numbers and weights of the up nodes, preferably of those where this worker's clients start.
+    /// The plan gives these homes. If all nodes are down, returns those of the plan; empty while `applies` is false.
+    /// Starts checks of down nodes.
     fn available(&mut self) -> &[(u16, u32)] {
         if self.topology.epoch.load(Ordering::Relaxed) != self.seen {
             {

@@ -56,8 +56,9 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
     attempts.next().await.unwrap_or_else(|| Err(io::Error::other("no attempt to connect")))
 }
 
-/// The failure of a request that had `left` of its time to connect. With less than half of its time left, the request
-/// had waited for its turn, which shows nothing about the host: it timed out. Otherwise the connection is broken.
+/// Returns the failure of a request that had `left` of its time to connect. With less than half of its time left, the
+/// request had waited for its turn, which shows nothing about the host: it timed out. Otherwise the connection is
+/// broken.
 fn unconnected(limit: Limit, left: Duration) -> Trouble {
     let late = Trouble::late("no connection", limit);
     if left < limit.timeout / 2 { late } else { Trouble::broken(late.message) }
@@ -126,7 +127,7 @@ impl Wire {
         })
     }
 
-    /// The TCP connection.
+    /// Returns the TCP connection.
     fn stream(&self) -> &Stream {
         match self {
             Self::Plain(stream) => stream,
@@ -134,8 +135,8 @@ impl Wire {
         }
     }
 
-    /// Whether the connection is open, without a received close or unexpected bytes. Makes a system call only after the
-    /// kernel has reported an event.
+    /// Returns whether the connection is open, without a received close or unexpected bytes. Makes a system call only
+    /// after the kernel has reported an event.
     pub fn is_idle(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {

@@ -86,8 +86,9 @@ impl Answer {
         if self.documents == 0 { Err(Failure::new(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
-    /// Returns a failure if the answer contradicts the assertion on its number of rows, or on the fields of its first
-    /// row or of the first row's column `document`.
+    /// Returns a failure if the answer contradicts the assertion on its number of rows or on fields.
+    /// The fields are those of the first row, or of the JSON in its column `document`. A missing row is a failure if
+    /// fields are asserted.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;
         if !assertion.has_fields() {
@@ -99,8 +100,8 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// The first row as a JSON object, or the contents of its column `document`; `None` without a row of a prepared
-    /// statement.
+    /// Returns the first row as a JSON object, or the contents of its column `document`, if that is given and exists.
+    /// `None` without a row of a prepared statement.
     pub fn first(&self, document: Option<&str>) -> Option<Value> {
         let mut first = self.first.as_ref().map(object)?;
         let inner = document.and_then(|name| first.get_mut(name.trim_matches('"'))).map(Value::take);

@@ -133,6 +133,7 @@ fn read<'a>(
 }
 
 /// Returns the statement for an action on `rows` documents with these columns.
+/// Updates and deletions are statements for one document.
 fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> String {
     match action {
         Action::Index => table.replace(columns, rows),
@@ -166,8 +167,9 @@ async fn prepare(
     Ok((single, many))
 }
 
-/// Sends documents with the same columns, and counts their outcomes in `tally`. `kept`: a statement that changes no row
-/// counts as a success.
+/// Sends documents with the same columns, and counts their outcomes in `tally`.
+/// If the contents of a document are wrong, sends all again, one by one. `kept`: a statement that changes no row counts
+/// as a success.
 async fn send(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -264,7 +266,7 @@ impl Document<'_> {
     }
 }
 
-/// The positions of documents in the request.
+/// Returns the positions of documents in the request.
 fn places(documents: &[Document<'_>]) -> Vec<u32> {
     documents.iter().map(|document| document.place).collect()
 }

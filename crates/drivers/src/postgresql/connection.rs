@@ -83,7 +83,7 @@ impl ConnectOptions {
         Self { read_from, ..Self::default() }
     }
 
-    /// Returns options without encryption and credentials, for reading from the primary.
+    /// Returns options without encryption and credentials, for reading from the primary, with a timeout of 9 s.
     fn default() -> Self {
         Self {
             tls: None,
@@ -117,8 +117,8 @@ impl fmt::Debug for ConnectOptions {
 }
 
 impl NodeConnection {
-    /// Connects and logs in, once fewer than `LOGINS` logins are in progress, within `limit`. `reach` limits the wait
-    /// for a server that is silent. Fails if the server is unreachable or refuses the user.
+    /// Connects and logs in, once fewer than 16 logins are in progress, within `limit`.
+    /// `reach` limits the wait for a server that is silent. Fails if the server is unreachable or refuses the user.
     pub async fn open(
         host: &Host,
         connect_options: &ConnectOptions,
@@ -145,7 +145,7 @@ impl NodeConnection {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Returns the prepared statement of operation number `operation` for `key`, or `None`.
+    /// Returns the statement that `prepare` kept for operation number `operation` and `key`, or `None`.
     pub fn prepared(&self, operation: usize, key: &[u8]) -> Option<Statement> {
         self.statements.get(operation)?.get(key).cloned()
     }
@@ -193,7 +193,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Returns the engine's failure for it.
+    /// Returns the engine's failure for it, of class Connect if the server has closed the connection.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Error(error) => request(error),

@@ -15,7 +15,7 @@ pub fn request(error: &Error) -> Failure {
     Failure::new(class(code), format!("{} [{code}]{detail}", told.message()))
 }
 
-/// Whether the failure of a login means that the server refuses this user or lacks the database.
+/// Returns whether a failed login has class Client: the server refuses this user or lacks the database.
 pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
@@ -44,13 +44,14 @@ pub fn class(code: &str) -> ErrorClass {
     }
 }
 
-/// Whether a failure suggests that another server has become the primary.
+/// Returns whether a failure suggests that another server has become the primary.
+/// True for class Connect and for SQLSTATE 25006, which is found in the message.
 pub fn is_displaced(failure: &Failure) -> bool {
     failure.class == ErrorClass::Connect || failure.message.contains("[25006]")
 }
 
-/// Whether one document may cause the error, so that each must be tried by itself: wrong values, violated constraints,
-/// errors raised by a trigger. Class 42 (syntax, missing columns, missing rights) affects all documents.
+/// Returns whether one document may cause the error, so that each must be tried by itself: wrong values, violated
+/// constraints, errors raised by a trigger. Class 42 (syntax, missing columns, missing rights) affects all documents.
 pub fn is_of_data(error: &Error) -> bool {
     error.code().is_some_and(|code| class(code.code()) == ErrorClass::Client && !code.code().starts_with("42"))
 }

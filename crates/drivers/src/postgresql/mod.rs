@@ -76,8 +76,7 @@ impl Driver for Postgres {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         Operation::map(form, number, context, &self.nodes.connect_options)
@@ -137,8 +136,9 @@ impl Driver for Postgres {
 }
 
 impl Postgres {
-    /// Finds the primary if it is unknown, then sends the request. Starts a background refresh if the roles may be out
-    /// of date. `only` selects documents of a bulk request by index.
+    /// Finds the primary if it is unknown, then sends the request.
+    /// `only`: indices of the documents of a bulk request, `None` for all. Starts a background refresh if the roles may
+    /// be out of date.
     async fn ask(
         &self,
         connection: &mut Connection,

@@ -83,12 +83,12 @@ impl PostgresNodes {
         })
     }
 
-    /// Whether any server has reported its role.
+    /// Returns whether any server has reported its role.
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
     }
 
-    /// The last known roles.
+    /// Returns the last known roles.
     pub fn roles(&self) -> Arc<Roles> {
         self.roles.load_full()
     }
@@ -170,12 +170,14 @@ impl PostgresNodes {
     }
 
     /// Returns the limit for the connection of a role query; `None` before the first query has succeeded.
+    /// It is four times the longest role query so far, at least 400 ms.
     fn reach(&self) -> Option<Duration> {
         let slowest = Duration::from_millis(self.slowest.load(Ordering::Relaxed));
         self.is_known().then(|| REACH.max(slowest * REACHES))
     }
 
-    /// Connects to a host and queries its role, within 2 s. Fails if it is unreachable or refuses the user.
+    /// Connects to a host and queries its role, within 2 s or the target's timeout, if that is shorter.
+    /// Fails if it is unreachable or refuses the user.
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
         let mut connection = NodeConnection::open(host, &self.connect_options, limit, self.reach()).await?;

@@ -198,8 +198,8 @@ impl Kind {
         Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements, end, expects_rollback }))
     }
 
-    /// Whether a server other than the primary may answer. Statements and transactions may, because their effect is not
-    /// known.
+    /// Returns whether a server other than the primary may answer. Statements and transactions may, because their
+    /// effect is not known.
     fn may_only_read(&self) -> bool {
         match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
@@ -207,7 +207,7 @@ impl Kind {
         }
     }
 
-    /// Whether answers contain rows to count, and whether they contain typed fields.
+    /// Returns whether answers contain rows to count, and whether they contain typed fields.
     fn answers(&self) -> (bool, bool) {
         match self {
             Self::Statement(native) => (true, native.pieces.is_none()),

@@ -159,7 +159,7 @@ pub fn id<'a>(template: &Template, values: &Values, buffer: &'a mut Vec<u8>) -> 
     Param::Text(Cow::Borrowed(buffer))
 }
 
-/// Returns the failure for a value that cannot be sent.
+/// Returns the failure, of class Client, for a value that cannot be sent.
 pub fn unfit() -> Failure {
     Failure::new(ErrorClass::Client, "a value of the request is not valid JSON")
 }
@@ -199,7 +199,7 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// The number of values that it needs.
+    /// Returns the number of values that it needs: the highest index plus 1, or 0 without any.
     pub fn values(&self) -> usize {
         self.places.iter().map(|place| place + 1).max().unwrap_or(0)
     }

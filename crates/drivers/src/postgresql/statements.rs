@@ -443,13 +443,14 @@ fn add_times(whole: &mut Reply, later: &Reply) {
     (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);
 }
 
-/// Whether the server answered a statement: without a `failure`, or with one that is neither a broken connection nor a
-/// timeout.
+/// Returns whether the server answered a statement: without a `failure`, or with one that is neither a broken
+/// connection nor a timeout.
 fn is_answered(failure: Option<&Failure>) -> bool {
     failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
 }
 
-/// Whether the content of the statements made a transaction fail, rather than the state of the server.
+/// Returns whether the content of the statements made a transaction fail, rather than the state of the server.
+/// True for the classes Client and Assertion.
 fn is_of_statement(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Client | ErrorClass::Assertion)
 }
@@ -478,7 +479,7 @@ fn names(key: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(key).map_err(|_| no_name())
 }
 
-/// Returns the failure for a field whose name is not text.
+/// Returns the failure, of class Client, for a field whose name is not text.
 pub fn no_name() -> Failure {
     Failure::new(ErrorClass::Client, "the name of a field is not text")
 }

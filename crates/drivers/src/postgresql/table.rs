@@ -137,6 +137,7 @@ impl Table {
     }
 
     /// Returns the columns to select for these fields; all of them if `fields` is empty.
+    /// With a document column, selects one object of these fields of the documents instead.
     fn fields(&self, fields: &[String]) -> String {
         if fields.is_empty() {
             return "*".to_owned();

@@ -66,14 +66,13 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     take(operation, &answer, values, memory).map(|()| documents)
 }
 
-/// Whether a list reply has only nulls or no elements, or the reply is not a list: the document is missing.
+/// Returns whether a list reply has only nulls or no elements, or the reply is not a list: the document is missing.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))
 }
 
-/// Returns a failure if the answer contradicts the assertion on the number of `documents` or on the first document's
-/// fields.
+/// Returns a failure if the answer contradicts the assertion on the number of documents or the first one's fields.
 fn judge_content(
     operation: &Operation,
     assertion: &Assertion,

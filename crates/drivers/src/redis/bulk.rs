@@ -21,10 +21,10 @@ use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
 
-/// Sends the documents of a request, or those at the positions `only`, by their slots to the nodes of a cluster, or
-/// else to one node. Returns the reply of [`pipeline::reply`]: the number of written documents, and the positions of
-/// failed ones. A broken connection or a timeout fails its documents. Resends documents to a node that lacks the script
-/// or the slot.
+/// Sends the documents of a request, or those at the positions `only`, to the nodes of their slots.
+/// Without a cluster, sends them to one node. Returns the reply of [`pipeline::reply`]: the number of written
+/// documents, and the positions of failed ones. A broken connection or a timeout fails its documents. Resends documents
+/// to a node that lacks the script or the slot.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &RedisNodes,

@@ -17,7 +17,7 @@ impl Collection {
         Self { name: name.to_owned(), indexed: AtomicBool::new(false) }
     }
 
-    /// Whether it keeps an index of its ids.
+    /// Returns whether it keeps an index of its ids.
     pub fn indexed(&self) -> bool {
         self.indexed.load(Ordering::Relaxed)
     }

@@ -87,12 +87,12 @@ impl NodeConnection {
         self.client.speak(&mut self.wire, parts, limit).await
     }
 
-    /// The answers of the last exchange, if it succeeded.
+    /// Returns the answers of the last exchange, if it succeeded.
     pub fn answers(&self) -> Reader<'_> {
         self.client.answer().read()
     }
 
-    /// Whether the last exchange received all its answers.
+    /// Returns whether the last exchange received all its answers.
     pub fn is_answered(&self) -> bool {
         self.client.answer().is_complete()
     }

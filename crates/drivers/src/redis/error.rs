@@ -2,7 +2,8 @@
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
-/// Returns the failure for an error reply, with the class of its first word.
+/// Returns the failure for an error reply, with the class of its first word; Client for an unknown word.
+/// An error of a script that ran out of memory has class Rejected.
 pub fn refusal(words: &[u8]) -> Failure {
     let code = words.split(|byte| *byte == b' ').next().unwrap_or_default();
     let class = match code {

@@ -60,12 +60,12 @@ impl ConnectionSet {
         answers
     }
 
-    /// Whether the last request received its answer.
+    /// Returns whether the last request received its answer.
     pub fn is_answered(&self, sent_request: &SentRequest) -> bool {
         self.by_node.get(usize::from(sent_request.node)).is_some_and(NodeConnection::is_answered)
     }
 
-    /// The connections to all nodes, by their numbers.
+    /// Returns the connections to all nodes, by their numbers.
     pub fn by_node(&mut self) -> &mut Vec<NodeConnection> {
         &mut self.by_node
     }

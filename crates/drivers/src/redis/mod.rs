@@ -78,8 +78,7 @@ impl Driver for Redis {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes.collections, self.nodes.connect_options.timeout)
     }
@@ -150,8 +149,9 @@ impl Driver for Redis {
 }
 
 impl Redis {
-    /// Detects the kind of target if it is unknown, then executes an operation. Starts a background refresh if the
-    /// slots may be out of date. `only` selects documents of a bulk request by index.
+    /// Detects the kind of target if it is unknown, then executes an operation.
+    /// `only`: indices of the documents of a bulk request, `None` for all. Starts a background refresh if the slots may
+    /// be out of date.
     async fn ask(
         &self,
         connection: &mut Connection,

@@ -69,7 +69,7 @@ impl RedisNodes {
         }
     }
 
-    /// The kind of the target.
+    /// Returns the kind of the target.
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Acquire) {
             1 => Mode::Single,
@@ -78,7 +78,7 @@ impl RedisNodes {
         }
     }
 
-    /// All hosts that the target ever had, in the order of their numbers in the records.
+    /// Returns all hosts that the target ever had, in the order of their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         match self.mode() {
             Mode::Cluster => self.known.texts(),
@@ -104,8 +104,8 @@ impl RedisNodes {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
 
-    /// Detects the kind of target from the first host that answers, and queries its slots or collections, within
-    /// `limit`. The error is the last host's.
+    /// Detects the kind of target from the first host that answers, and queries its slots or collections.
+    /// Fails with the last host's error if none answers within `limit`.
     pub async fn discover(&self, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Ok(());
         for node in self.topology.members().iter() {
@@ -146,9 +146,9 @@ impl RedisNodes {
         Ok(())
     }
 
-    /// Stores `ranges` ranges of slots and their nodes from the elements of an answer, each `[first, last, [address,
-    /// port, ...], ...]`. `asked` is the host that answered. Stops at a malformed range; skips nodes whose name cannot
-    /// be resolved.
+    /// Stores `ranges` ranges of slots and their nodes from the elements of an answer.
+    /// Each element is `[first, last, [address, port, ...], ...]`. `asked` is the host that answered. Stops at a
+    /// malformed range; skips nodes whose name cannot be resolved.
     async fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
         for _ in 0..ranges {
             let Some(parts) = answer.list() else { return };
@@ -177,7 +177,7 @@ fn require_ready(answer: &Reader<'_>) -> Result<(), Failure> {
     if failure.class == ErrorClass::Client { Ok(()) } else { Err(failure) }
 }
 
-/// Returns the failure of a command for a slot without a node.
+/// Returns the failure, of class Server, of a command for a slot without a node.
 pub fn unserved(slot: usize) -> Failure {
     let message = format!(
         "no node of the cluster serves slot {slot}: CLUSTER SLOTS does not list it; assign the slots, for example with \

@@ -96,8 +96,8 @@ impl Operation {
 }
 
 impl Command {
-    /// Reads a non-empty list of texts and numbers, which are the command's words, and finds the key among them by the
-    /// command's name. Refuses other values and unknown variables.
+    /// Reads a command's words, a non-empty list of texts and numbers, and finds its key by the command's name.
+    /// Refuses other values and unknown variables.
     fn map(argument: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("a list of words is wanted, not {argument}"));
         let list = argument.as_array().filter(|words| !words.is_empty()).ok_or_else(wrong)?;

@@ -70,7 +70,7 @@ impl Answers {
         Reader::new(&self.bytes[..self.at])
     }
 
-    /// Whether all answers are complete.
+    /// Returns whether all answers are complete.
     pub fn is_complete(&self) -> bool {
         self.left == 0
     }
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// The remaining bytes.
+    /// Returns the remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }

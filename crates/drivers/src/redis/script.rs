@@ -47,9 +47,9 @@ impl Script {
         text(action, indexed).map(Self::known)
     }
 
-    /// Returns the script that reads documents in the order of their ids. Key: the collection's index. Arguments: the id
-    /// to start at, the maximum number of documents, and the prefix of their keys. It returns a list with the names and
-    /// values of each document.
+    /// Returns the script that reads documents in the order of their ids. Key: the collection's index. Arguments: the
+    /// id to start at, the maximum number of documents, and the prefix of their keys. It returns a list with the names
+    /// and values of each document.
     pub fn scan() -> &'static Self {
         Self::known(SCAN)
     }
@@ -66,7 +66,7 @@ impl Script {
     }
 }
 
-/// Whether an answer says that the node lacks the script.
+/// Returns whether an answer says that the node lacks the script.
 pub fn is_unknown(item: Option<Item<'_>>) -> bool {
     matches!(item, Some(Item::Error(words)) if words.starts_with(UNKNOWN))
 }

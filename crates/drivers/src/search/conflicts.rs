@@ -34,8 +34,8 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// Returns the id of document number `document`, below the number of documents, and whether an earlier document has
-    /// it. `draw` gives the seed and the stream.
+    /// Returns the id of document number `document`, and whether an earlier document has it.
+    /// `document` must be below the number of documents. `draw` gives the seed and the stream.
     pub fn id(&self, draw: &Draw, document: u64) -> (u64, bool) {
         let again = self.again(draw, document);
         let number = if again { self.earlier(draw, document) } else { document };
@@ -47,8 +47,8 @@ impl Conflicts {
         document > 0 && Draw { k: document, ..*draw }.unit(CONFLICTS) < self.probability
     }
 
-    /// Returns the number of a random earlier document with a new id, more often a recent one, by `recency`. `document`
-    /// must be above 0.
+    /// Returns the number of a random earlier document with a new id, more often a recent one, by `recency`.
+    /// `document` must be above 0. Returns 0 if every document conflicts.
     fn earlier(&self, draw: &Draw, document: u64) -> u64 {
         if self.probability >= 1.0 {
             return 0;

@@ -48,8 +48,9 @@ pub struct DocumentPath {
 }
 
 impl Dialect {
-    /// Returns the dialect of the plan's store; without a store, the newest Elasticsearch. A distribution other than
-    /// `opensearch` counts as Elasticsearch. Refuses versions that are not numbers, and Elasticsearch before 6.2.
+    /// Returns the dialect of the plan's store; without a store, the newest Elasticsearch.
+    /// A distribution other than `opensearch` counts as Elasticsearch. Refuses a version without a major number, and
+    /// Elasticsearch before 6.2. A minor version that is not a number counts as 0.
     pub fn new(store: Option<&Store>) -> Result<Self, PlanError> {
         let Some(Store { distribution, version }) = store else {
             return Ok(Self { product: Product::Elasticsearch, version: (u64::MAX, 0) });
@@ -69,22 +70,22 @@ impl Dialect {
         Ok(dialect)
     }
 
-    /// Whether documents have a type, which is part of paths.
+    /// Returns whether documents have a type, which is part of paths.
     fn typed(&self) -> bool {
         self.product == Product::Elasticsearch && self.version.0 < 7
     }
 
-    /// The path to read, put or delete a document.
+    /// Returns the path to read, put or delete a document; the same in all versions.
     pub fn document(&self) -> DocumentPath {
         DocumentPath { before: "_doc", behind: None }
     }
 
-    /// The path to create a document that must be new.
+    /// Returns the path to create a document that must be new.
     pub fn create(&self) -> DocumentPath {
         self.verb("_create")
     }
 
-    /// The path to update a document.
+    /// Returns the path to update a document.
     pub fn update(&self) -> DocumentPath {
         self.verb("_update")
     }
@@ -98,22 +99,22 @@ impl Dialect {
         }
     }
 
-    /// Path segments after the collection's name for bulk requests.
+    /// Returns the path segments after the collection's name for bulk requests.
     pub fn bulk(&self) -> &'static [&'static str] {
         if self.typed() { &["_doc", "_bulk"] } else { &["_bulk"] }
     }
 
-    /// Whether a request can block writes to an index and wait for the pending ones.
+    /// Returns whether a request can block writes to an index and wait for the pending ones.
     pub fn blocks(&self) -> bool {
         self.product == Product::OpenSearch || self.version >= (7, 9)
     }
 
-    /// Path segments after the collection's name for changing its mapping.
+    /// Returns the path segments after the collection's name for changing its mapping.
     pub fn mapping(&self) -> &'static [&'static str] {
         if self.typed() { &["_mapping", "_doc"] } else { &["_mapping"] }
     }
 
-    /// The path of SQL queries.
+    /// Returns the path of SQL queries.
     pub fn sql(&self) -> &'static str {
         match self.product {
             Product::OpenSearch => "/_plugins/_sql",
@@ -122,12 +123,12 @@ impl Dialect {
         }
     }
 
-    /// The path of ES|QL queries. Refuses stores without ES|QL.
+    /// Returns the path of ES|QL queries. Refuses stores without ES|QL.
     pub fn esql(&self) -> Result<&'static str, PlanError> {
         self.only_elasticsearch("ES|QL", (8, 11)).map(|()| "/_query")
     }
 
-    /// The two path segments after the collection's name for EQL queries. Refuses stores without EQL.
+    /// Returns the two path segments after the collection's name for EQL queries. Refuses stores without EQL.
     pub fn eql(&self) -> Result<(&'static str, &'static str), PlanError> {
         self.only_elasticsearch("EQL", (7, 9)).map(|()| ("_eql", "search"))
     }
@@ -145,7 +146,8 @@ impl Dialect {
     }
 
     /// Returns the body of a search for the `k` nearest neighbours of a vector, with `candidates` considered per shard.
-    /// `filter` is a query that the neighbours must match. Refuses versions without it.
+    /// `filter` is a query that the neighbours must match. Refuses Elasticsearch before 8.4, and before 8.13 a search
+    /// without `candidates`.
     pub fn knn(
         &self,
         field: &str,
@@ -203,7 +205,7 @@ impl Dialect {
         })
     }
 
-    /// The path of index templates.
+    /// Returns the path of index templates.
     pub fn templates(&self) -> &'static str {
         if self.composes() { "_index_template" } else { "_template" }
     }
@@ -219,7 +221,7 @@ impl Dialect {
         (self.templates(), body)
     }
 
-    /// Whether index templates are composable, which changed their path and form.
+    /// Returns whether index templates are composable, which changed their path and form.
     fn composes(&self) -> bool {
         self.product == Product::OpenSearch || self.version >= (7, 8)
     }
@@ -243,8 +245,8 @@ impl Dialect {
         Err(PlanError::new(format!("{self} lacks {what}: they require version {major}.{minor}")))
     }
 
-    /// Returns the body of an index, a template or a rollover for this version, with the type of its documents if
-    /// needed.
+    /// Returns the body of an index, a template or a rollover for this version.
+    /// Before Elasticsearch 7, adds the type of the documents to `mappings`.
     pub fn definition(&self, body: &Value) -> Value {
         let mut body = body.clone();
         if self.typed()
@@ -257,6 +259,7 @@ impl Dialect {
     }
 
     /// Returns the body of a search for this version, with older names of its settings where necessary.
+    /// Before Elasticsearch 7, a number in `track_total_hits` becomes true.
     pub fn search(&self, body: &Value) -> Value {
         let mut body = body.clone();
         if let Some(search) = body.as_object_mut() {
@@ -288,7 +291,8 @@ impl Dialect {
     }
 
     /// Converts the interval of a date_histogram in place. Before 7.2 one key covered calendar and fixed intervals, and
-    /// the value distinguished them; Elasticsearch 8 accepts only the two newer keys.
+    /// the value distinguished them; Elasticsearch 8 accepts only the two newer keys. Leaves searches of
+    /// OpenSearch unchanged.
     fn histogram(&self, aggregation: &mut Map<String, Value>) {
         if self.product == Product::OpenSearch {
             return;

@@ -28,14 +28,15 @@ pub struct Index {
 }
 
 impl Index {
-    /// All its names, including aliases.
+    /// Returns all its names, including aliases.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [self.name.as_str()].into_iter().chain(self.aliases.keys().map(String::as_str))
     }
 }
 
-/// Reads the indices in an answer that lists them, the oldest generation first. Leaves out indices that hold no
-/// generation, but returns separately the names of shrunk indices that have not replaced their originals yet.
+/// Reads the indices in an answer that lists them, the oldest generation first.
+/// A missing setting counts as 1 shard, 0 replicas, not blocked. Leaves out indices that hold no generation, but
+/// returns separately the names of shrunk indices that have not replaced their originals yet.
 pub fn read(generations: &Generations, answer: &Value) -> (Vec<Index>, Vec<String>) {
     let (mut indices, mut unfinished) = (Vec::new(), Vec::new());
     for (name, described) in answer.as_object().into_iter().flatten() {

@@ -180,8 +180,8 @@ impl Placed<'_> {
     }
 }
 
-/// Whether the store refused the whole request because of some of its content: status 400 or 413. `connection` must
-/// hold the answer of `reply`.
+/// Returns whether the store refused the whole request because of some of its content: status 400 or 413. `connection`
+/// must hold the answer of `reply`.
 fn is_unreadable(connection: &Connection, reply: &Reply) -> bool {
     let refused = reply.outcome.as_ref().is_err_and(|failure| failure.class == ErrorClass::Client);
     refused && UNREADABLE.contains(&connection.answer().status())

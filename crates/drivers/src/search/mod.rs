@@ -64,8 +64,7 @@ impl Driver for Search {
         true
     }
 
-    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`. Refuses one that the driver
-    /// does not support.
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`. Refuses unsupported ones.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, (&self.dialect, &self.register), self.http.timeout())
     }
@@ -131,7 +130,8 @@ impl Driver for Search {
         self.http.connection(client)
     }
 
-    /// Executes the request `draw` and judges its answer. `only` selects documents of a bulk request by index.
+    /// Executes the request `draw` and judges its answer.
+    /// `only`: indices of the documents of a bulk request, `None` for all. Fails for an operation that ingests events.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -376,7 +376,7 @@ impl Search {
     }
 }
 
-/// Returns the reply of a step that is not sent to `node`, because the time of its operation is up; `None` if it is not.
+/// Returns the reply of a step that is not sent to `node`, because the time of its operation is up; else `None`.
 fn overdue(limit: Limit, node: u16) -> Option<Reply> {
     limit.has_passed().then(|| Reply { node, ..Reply::unsent(limit.missed()) })
 }

@@ -77,7 +77,7 @@ struct PagePosition {
 }
 
 impl Paging {
-    /// The names of the recorded parts.
+    /// Returns the names of the recorded parts.
     pub fn parts(&self) -> &'static [&'static str] {
         match (&self.open, &self.close) {
             (Some(_), _) => &PARTS,
@@ -158,6 +158,7 @@ impl Paging {
     }
 
     /// Replaces `carried` by the JSON members or the id that place the next page's request at this position.
+    /// Empty at the start of a scan without a point in time.
     fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
         match &self.continuation {

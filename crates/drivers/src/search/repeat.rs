@@ -83,14 +83,15 @@ impl Repeat {
         Ok(Self { until, every: seconds("every", EVERY)?, within: seconds("within", WITHIN)? })
     }
 
-    /// Whether judging needs the body of the answer.
+    /// Returns whether judging needs the body of the answer.
     pub fn reads_body(&self) -> bool {
         !self.until.is_empty()
     }
 
-    /// Repeats the request until the conditions hold, a retry cannot help, or the time is up, which is a failure of
-    /// class Timeout. Waits between attempts. `timeout` applies to each exchange. Calls `seen` with the request and
-    /// each reply. Returns one reply with the attempts as parts, from the first sending to the last answer.
+    /// Repeats the request until the conditions hold, a retry cannot help, or the time is up.
+    /// The end of the time is a failure of class Timeout. Waits between attempts. `timeout` applies to each exchange.
+    /// Calls `seen` with the request and each reply. Returns one reply with the attempts as parts, from the first
+    /// sending to the last answer.
     pub async fn run(
         &self,
         search: &Search,
@@ -131,7 +132,8 @@ impl Repeat {
         }
     }
 
-    /// Returns the unmet condition if a retry may help; `None` if the operation has ended, in success or failure.
+    /// Returns a description of the unmet condition if a retry may help; `None` if the operation has ended.
+    /// The end may be a success or a failure. Without conditions, every failure is retried.
     fn missing(&self, reply: &Reply, connection: &Connection, values: &Values<'_>) -> Option<String> {
         match &reply.outcome {
             Err(failure) if self.until.is_empty() || failure.class.may_pass() => {

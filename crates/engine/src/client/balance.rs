@@ -36,8 +36,8 @@ impl Balance {
         nodes.map(|nodes| Self { nodes, last: Vec::new(), served, first: worker as usize, clients })
     }
 
-    /// Returns the node with the fewest requests of operation `choice`, relative to its weight, after updating the
-    /// list of nodes. Counts no request. `None` if the driver selects the node.
+    /// Returns the node with the fewest requests of operation `choice`, relative to its weight.
+    /// First updates the list of nodes. Counts no request. `None` if the driver selects the node.
     fn least(&mut self, choice: usize) -> Option<u16> {
         self.refresh();
         let (count, served) = (self.last.len(), &self.served[choice]);
@@ -52,9 +52,10 @@ impl Balance {
             .map(|at| self.last[at].0)
     }
 
-    /// Returns the node for the next request of operation `choice` by a client at `node`: the same node, or the
-    /// least-loaded one if `node` has left, is far ahead, or clients keep connections to several nodes. `None` if the
-    /// driver selects the node.
+    /// Returns the node for the next request of operation `choice` by a client at `node`, normally `node` itself.
+    /// Returns the least-loaded node if `node` has left, if it is 16 or more requests ahead (relative to the weights),
+    /// or if there are fewer clients than nodes. `None` if the driver selects the nodes. Updates the list of nodes;
+    /// counts no request.
     fn near(&mut self, choice: usize, node: u16) -> Option<u16> {
         let least = self.least(choice)?;
         let weight = |node: u16| self.last.iter().find(|(number, _)| *number == node).map(|(_, weight)| *weight);
@@ -103,8 +104,8 @@ impl Balance {
 }
 
 impl Stream {
-    /// Returns the first node of this worker's client number `client`, counted from 0; 0 if the driver selects the
-    /// nodes.
+    /// Returns the first node of this worker's client number `client`, counted from 0: clients take the nodes in turn.
+    /// Returns 0 if the driver selects the nodes, or if none is available.
     pub(super) fn first_node(&self, client: usize) -> u16 {
         let Some(balance) = &self.balance else { return 0 };
         let balance = &mut *balance.borrow_mut();
@@ -125,16 +126,16 @@ impl Stream {
         self.balance.as_ref()?.borrow_mut().near(choice, node)
     }
 
-    /// Counts a request of operation `choice`, or an iteration that starts with it, for a node. Does nothing if the
-    /// driver selects the nodes.
+    /// Counts a request of operation `choice`, or an iteration that starts with it, for `node`.
+    /// Does nothing for `None`, or if the driver selects the nodes.
     pub(super) fn count_node(&self, choice: usize, node: Option<u16>) {
         if let (Some(balance), Some(node)) = (&self.balance, node) {
             balance.borrow_mut().served[choice][usize::from(node)] += 1;
         }
     }
 
-    /// Returns how many requests of operation `choice` this worker has numbered before, plus the worker's number and
-    /// `choice` as an offset. Each call adds 1. Drivers send successive numbers to successive nodes.
+    /// Returns the next number for operation `choice`, by which drivers select nodes in turn, and adds 1 to it.
+    /// The first is the worker's number plus `choice`.
     pub(super) fn turn(&self, choice: usize) -> u64 {
         let turn = &self.turns[choice];
         turn.set(turn.get() + 1);
@@ -168,7 +169,7 @@ impl<T> ClientSlot<T> {
         Rc::new(Self { order: Cell::new(order), node: Cell::new(node), woken, waker })
     }
 
-    /// Gives the client an order to run at `node`, and wakes it.
+    /// Gives the client an order to run at `node`, in place of any order not yet taken, and wakes it.
     pub(super) fn hand(&self, order: T, node: u16) {
         self.order.set(Some(order));
         self.node.set(node);

@@ -13,10 +13,10 @@ use crate::reactor;
 use crate::workload::permuted_mix::permuted;
 
 impl<D: Driver> Worker<D> {
-    /// Sends requests as closed-loop client number `client`, until the stream is over or its requests are used up.
+    /// Sends requests as closed-loop client number `client`, until the stream, its requests or its last stretch ends.
     /// `stretches`: periods in which the client is active, seconds after the phase's start. `pacing`: minimum time
-    /// between the starts of iterations; 0 for none. An inactive client ends when the caller freezes the set of active
-    /// clients.
+    /// between the starts of iterations; 0 for none. If the caller freezes the set of active clients, active ones go on
+    /// and inactive ones end.
     pub(super) async fn closed(
         self: Rc<Self>,
         stream: Rc<Stream>,

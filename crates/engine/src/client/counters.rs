@@ -54,8 +54,8 @@ impl Counter {
         if lowest == ENDED { total } else { lowest }
     }
 
-    /// Returns the lowest floor of this process's workers (`u64::MAX` if all have ended), and the highest count of its
-    /// ended workers (0 without any).
+    /// Returns the lowest floor of this process's workers, and the highest count of its ended workers.
+    /// The floor is `u64::MAX` if all have ended; the count is 0 if none has.
     #[inline]
     pub fn state(&self) -> (u64, u64) {
         let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
@@ -136,8 +136,9 @@ impl Count {
         used
     }
 
-    /// Marks `number` of counter `counter` as settled, because its request is finished or will never be sent, and
-    /// publishes the floor. Does nothing for a counter that the stream does not use.
+    /// Marks `number` of counter `counter` as settled, and publishes the floor.
+    /// A number is settled if its request is finished or will never be sent. Does nothing for a counter that the stream
+    /// does not use.
     pub fn settle(&mut self, counter: usize, number: u64, counters: &[Counter]) {
         let Some(tally) = self.tallies.iter_mut().find(|tally| tally.counter == counter) else { return };
         if let Ok(place) = tally.held.binary_search_by_key(&number, |held| held.0) {

@@ -43,8 +43,8 @@ impl<D: Driver> Worker<D> {
         self.ends(stream).is_some_and(|ends| now >= ends)
     }
 
-    /// Waits until `rest` after the end of the measured window, which begins after the warm-up and has the length
-    /// `lasts` (`None`: no end of its own), or until `rest` after an earlier end of the phase.
+    /// Waits until `rest` after the end of the stream's measured window or, if earlier, of the phase.
+    /// The window begins after the warm-up and has the length `lasts` (`None`: no end of its own).
     pub(super) async fn until_over(&self, lasts: Option<Duration>, rest: Duration) {
         loop {
             let Some(ends) = self.end_after(lasts) else {

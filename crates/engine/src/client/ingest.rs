@@ -21,8 +21,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl<D: Driver> Worker<D> {
-    /// Sends batches of a source's events as client number `client`, until the source has ended and all of its
-    /// events are settled. Unstored events go back to the queue.
+    /// Sends batches of a source's events as client number `client`, until the source has ended and all are settled.
+    /// Unstored events go back to the queue. After a failed connect it waits 100 ms, doubled after each further one in
+    /// a row, up to 2 s.
     pub(super) async fn ingest(self: Rc<Self>, stream: Rc<Stream>, source: Arc<Source>, client: u64) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
@@ -83,8 +84,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sends the remaining events of a batch. With routes, each operation gets the events of its kinds in a separate
-    /// request. Unstored events stay in the batch. `late`: the generator's delay. Returns whether no event was settled
+    /// Sends the remaining events of a batch; with routes, in a separate request to the operation of each kind.
+    /// Unstored events stay in the batch. `late`: the generator's delay. The result says whether no event was settled,
     /// and whether a connection failed.
     async fn send(
         &self,
@@ -120,8 +121,9 @@ impl<D: Driver> Worker<D> {
         result
     }
 
-    /// Sends the remaining events of a batch by one operation, with retries, and records the request. Unstored events
-    /// stay in the batch, refused ones become dead letters. `late`: the generator's delay.
+    /// Sends the remaining events of a batch by one operation, with retries but no pauses, and records the request.
+    /// Unstored events stay in the batch; refused ones become dead letters. `late`: the generator's delay. The result
+    /// says whether no event was settled, and whether the last attempt could not connect.
     #[expect(clippy::too_many_arguments)]
     async fn send_to(
         &self,

@@ -119,10 +119,10 @@ struct Stream {
     lasts: Option<Duration>,
 }
 
-/// Runs the load of worker `thread` of its process on the calling thread, until its streams end or the phase
-/// stops. `start`: start of the phase. Returns the requests still in flight and the state of each stream, or the
-/// error of the runtime or the timer. A panic in one of its tasks is reported to the caller (see
-/// [`crate::util::panics`]), which then stops the phase.
+/// Runs the load of worker `thread` of its process on the calling thread, until its streams end or the phase stops.
+/// `start`: start of the phase. Returns the requests still in flight and the state of each stream, or the error of the
+/// runtime or the timer. A panic in one of its tasks is reported to the caller (see [`crate::util::panics`]), which
+/// then stops the phase.
 pub fn run<D: Driver>(
     phase: &Arc<Phase<D>>,
     thread: u64,
@@ -241,8 +241,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs the part of stream number `index` that belongs to worker `thread`, from the phase's start to the
-    /// stream's end. Requests in flight at the end get the plan's drain time.
+    /// Runs worker `thread`'s part of stream number `index`, from the phase's start to the stream's end.
+    /// Requests in flight at the end get the plan's drain time.
     async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];

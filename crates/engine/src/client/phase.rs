@@ -62,8 +62,8 @@ pub struct Phase<D: Driver> {
 }
 
 impl<D: Driver> Phase<D> {
-    /// Ends the phase at once because part of the generator failed, which would change the load. Keeps the first
-    /// message as the phase's failure.
+    /// Ends the phase at once with a failure of the generator, whose load would otherwise change unnoticed.
+    /// Keeps the first message only.
     pub fn fail(&self, message: String) {
         let _ = self.failure.set(message);
         self.stop.store(true, Ordering::Relaxed);
@@ -85,7 +85,8 @@ impl<D: Driver> Phase<D> {
         self.end_if_closed();
     }
 
-    /// Closes all sources. Their queued events are sent, then the phase ends, including its other streams.
+    /// Closes all sources: their queued events are sent, then the phase ends, including its other streams.
+    /// Does not wait. With several ranks, the phase does not end by itself.
     pub fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.sources.iter().flatten().for_each(|source| source.queue.close_by_itself());
@@ -111,9 +112,9 @@ impl<D: Driver> Phase<D> {
         self.plan.adjustable || !self.plan.ends_with.is_empty()
     }
 
-    /// Sets the end of the warm-up (`measured_from`, at most the planned one) and of the window (`until`), in whole
-    /// seconds after the phase's start. `start`: that start. `None` and a time that is already set change nothing.
-    /// Fails if the plan does not allow it, or if the time has passed.
+    /// Sets the end of the warm-up (`measured_from`, at most the planned one) and of the window (`until`).
+    /// Both are in whole seconds after `start`, the phase's start. `None` and a time that is already set change
+    /// nothing. Fails if the plan does not allow it, or if the time has passed.
     pub fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         if !self.plan.adjustable {
             return Err("the plan does not allow another window: set \"adjustable\"".into());
@@ -145,7 +146,8 @@ impl<D: Driver> Phase<D> {
         self.sources.iter().flatten().try_for_each(|source| source.await_first())
     }
 
-    /// Returns the name of each operation with a new latest answer, and that answer. Each answer is returned once.
+    /// Returns the name of each operation with a new latest answer, and that answer, in order of name.
+    /// Each answer is returned once.
     pub fn take_answers(&self) -> Vec<(String, Vec<u8>)> {
         self.answers.iter().filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
     }

@@ -39,8 +39,9 @@ pub(super) struct RequestOutcome {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Runs one iteration: one request, or all requests of a journey. Returns the last request's number, its end
-    /// time, and whether it was sent. A journey stops at the end of the stream.
+    /// Runs one iteration: one request, or all requests of a journey, each after its think time.
+    /// Returns the number and the end time of the last request, and whether any of it was sent. A journey stops at the
+    /// end of the stream, and skips the visibility check of a failed write.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -155,9 +156,9 @@ impl<D: Driver> Worker<D> {
         self.record(stream, choice, seat, start, reply)
     }
 
-    /// Determines, before sending, whether the request is the first with its values, and the arrival time of the
-    /// newest visible event. The first is `None` if first executions are not recorded or the set of requests is full;
-    /// the second if data age is not recorded or no event is visible.
+    /// Returns whether a request is the first with its values, and the arrival time of the newest visible event.
+    /// To be called before sending. The first is `None` if first executions are not recorded or the set of requests is
+    /// full; the second if data age is not recorded or no event is visible.
     fn before(
         &self,
         connection: &mut D::Connection,
@@ -184,9 +185,10 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Repeats a request until it succeeds, which shows that a write is visible, with a pause of `every`. After
-    /// `within` without success it fails as [`ErrorClass::Unseen`]. All attempts count as one request, from the first
-    /// sending to the last answer.
+    /// Repeats a request until it succeeds, which shows that a write is visible, with a pause of `every`.
+    /// Fails after `within`, counted from the scheduled time: as [`ErrorClass::Unseen`] if the last answer was an
+    /// assertion or client error, otherwise with the class of the last attempt. All attempts count as one request, from
+    /// the first sending to the last answer.
     #[allow(clippy::too_many_arguments)]
     async fn look(
         &self,
@@ -274,7 +276,7 @@ impl<D: Driver> Worker<D> {
         Iteration { iteration: n, uses, turn: None }
     }
 
-    /// Settles the counter numbers of an iteration's requests from step `step` on, which will not be sent.
+    /// Settles the counter numbers of an iteration's requests from step `step` (from 0) on, which will not be sent.
     pub(super) fn settle(&self, stream: &Stream, ticket: Iteration, step: usize) {
         for step in step..self.phase.stream_plans[stream.index].steps() as usize {
             self.skip(stream, ticket, step);

@@ -80,8 +80,8 @@ impl RetryState {
         Duration::from_secs_f64(pause.max(0.0)).max(requested.min(LONGEST_ASKED))
     }
 
-    /// Records an attempt that will be retried: its stored documents, its permanent failure, and the rejected
-    /// documents, which alone the next attempt carries.
+    /// Records an attempt that will be retried: its stored documents, and its failure if documents failed permanently.
+    /// The next attempt carries only the rejected documents; if none were rejected, the same documents as this one.
     pub fn after(&mut self, reply: &Reply) {
         self.passed += reply.documents;
         if reply.rejected.is_empty() {
@@ -97,8 +97,9 @@ impl RetryState {
         self.documents = Some(reply.rejected.iter().filter_map(place).collect());
     }
 
-    /// Records an attempt that will be retried with the documents `left`, which are indices in the whole request. An
-    /// answer may leave documents that it does not name.
+    /// Records an attempt that will be retried with the documents `left`, which are indices in the whole request.
+    /// Adds its stored documents, and keeps its failure if it refused documents. An answer may leave documents that it
+    /// does not name.
     pub fn after_leaving(&mut self, reply: &Reply, left: Vec<u32>) {
         self.passed += reply.documents;
         if let (false, Err(failure), None) = (reply.refused.is_empty(), &reply.outcome, &self.lost) {
@@ -107,7 +108,9 @@ impl RetryState {
         self.documents = Some(left);
     }
 
-    /// Returns the reply of the last attempt, with earlier permanent failures and stored documents included.
+    /// Returns the reply of the last attempt, combined with the earlier ones; `earlier` counts their stored documents.
+    /// A success fails if an earlier attempt lost documents. A failure gets class `Item` if an earlier attempt lost
+    /// documents, or stored some and the class is not `Rejected`.
     pub fn settle(self, reply: Reply) -> Reply {
         let Self { lost, passed, .. } = self;
         let outcome = match (lost, reply.outcome) {

@@ -54,8 +54,7 @@ impl<D: Driver> Choice<D> {
     }
 }
 
-/// Returns the trace context of attempt number `attempt` of request `draw`, which [`Choice::traced`] sampled for
-/// `run`.
+/// Returns the trace context of attempt number `attempt` of a request that [`Choice::traced`] sampled for `run`.
 pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
     draw.trace_context(salt::TRACE + 1, run, attempt)
 }
@@ -92,9 +91,8 @@ pub struct Group {
 }
 
 impl<D: Driver> StreamPlan<D> {
-    /// Creates the plan of a mix (`thinks` is empty), of a journey with the think time of each step, or of a group
-    /// (`together`; `thinks` is ignored). Computes the groups of a mix; the permuted mix, routes and journey are
-    /// empty.
+    /// Creates the plan of a mix (`thinks` is empty), a journey (`thinks`: of each step) or a group (`together`).
+    /// A group ignores `thinks`. Computes the groups of a mix; the permuted mix, routes and journey are empty.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>, together: bool) -> Self {
         let thinks = if together { vec![Think::default(); choices.len()] } else { thinks };
         let (groups, permuted_mix, routes) = (Vec::new(), Vec::new(), Vec::new());

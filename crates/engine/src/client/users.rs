@@ -292,9 +292,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Advances user number `place` of the pool at `now` to its next request, wait or end, and puts it into the pool's
-    /// queue for that state. `due`: end of its think time. Returns whether its next request is due at once and queued
-    /// in `ready`.
+    /// Advances user number `place` of the pool to its next request, wait or end, and puts it into the matching queue.
+    /// `now`: end of its last step. `due`: end of its think time. Returns whether its next request is due at once and
+    /// queued in `ready`.
     fn go_on(&self, stream: &Stream, pool: &UserPool, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {
@@ -334,7 +334,7 @@ impl<D: Driver> Worker<D> {
         false
     }
 
-    /// Records steps that are timed together as one request, sent when due.
+    /// Records steps that are timed together as one request, sent when due. It fails if `failed` has an error class.
     fn record_timed(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));

@@ -72,8 +72,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Returns the client number of a stream's visibility probe: the number after its ingesting clients, so that it
-    /// shares this thread's connections.
+    /// Returns the client number of a stream's visibility probe; 0 for a stream without a source.
+    /// It is the first number after the ingesting clients that belongs to this thread, so that it shares this thread's
+    /// connections.
     fn looker(&self, stream: usize) -> u64 {
         let plan = &self.phase.plan;
         let Pacing::Source { workers, .. } = plan.streams[stream].pacing else { return 0 };

@@ -28,7 +28,7 @@ impl AckToken {
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, joined).is_ok()
     }
 
-    /// Settles one event; notifies the waker if it was the last.
+    /// Settles one event; notifies the waker if it was the last. Must not be called more often than there are events.
     pub fn settle(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waker.notify_one();
@@ -68,7 +68,7 @@ impl Acks {
         ticket
     }
 
-    /// Returns the number of the sender's first lines that are all settled.
+    /// Returns the number of the sender's first lines that are all settled, counted from its first line.
     pub fn lines(&mut self) -> u64 {
         while let Some((lines, _)) = self.readings.front().filter(|(_, ticket)| ticket.is_safe()) {
             self.lines += lines;

@@ -76,8 +76,8 @@ impl InFlightBatch {
         Self { batch, ready, left: None, back_off: None, retry_at: Instant::now(), sampled: Vec::new(), tickets }
     }
 
-    /// Settles the event with index `place` for the sender's acknowledgements: the store has it or refused it
-    /// permanently.
+    /// Settles the event with index `place`: the store has it or refused it permanently.
+    /// The sender's acknowledgements need this; does nothing for a source without them.
     pub fn settle(&self, place: usize) {
         let after = self.tickets.partition_point(|(end, _)| *end <= place);
         if let Some((_, ticket)) = self.tickets.get(after) {

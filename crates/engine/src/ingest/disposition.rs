@@ -13,12 +13,11 @@ pub enum Disposition {
     Refused,
 }
 
-/// Returns the index and disposition of each event that the request carried: those at the indices `only`, or
-/// all `events`.
+/// Returns index and disposition of each event that the request carried: those at the indices `only`, or all `events`.
 ///
-/// Only events named in the answer count as refused. After a failed request, unnamed events count as stored
-/// only if the store's document count covers all of them. Sending an event again is harmless; dropping it
-/// loses data.
+/// The order is that of the request; `rejected` and `refused` of the reply are indices into it. Only events named in
+/// the answer count as refused. Unnamed events count as stored after a success; after a failure only if the store's
+/// document count covers all of them. Sending an event again is harmless; dropping it loses data.
 pub fn dispositions(reply: &Reply, events: usize, only: Option<&[u32]>) -> Vec<(u32, Disposition)> {
     let carried = only.map_or(events, <[u32]>::len);
     let unnamed = carried.saturating_sub(reply.rejected.len() + reply.refused.len()) as u64;

@@ -17,7 +17,7 @@ pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Opens a file for reading, decompressed by the ending of its name. Refuses a folder.
+/// Opens a file for reading, decompressed by the ending of its name. Refuses a folder; errors name the path.
 pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(say)?;

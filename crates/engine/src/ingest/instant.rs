@@ -77,8 +77,8 @@ pub fn iso(text: &str) -> Option<i64> {
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
-/// Parses text such as `2017-03-01T12:00:00.123Z`, with up to nine fraction digits, in the years 1970 to
-/// 9999. Returns `None` for other forms, which may still be valid.
+/// Parses text such as `2017-03-01T12:00:00.123Z`, in the years 1970 to 9999, to milliseconds since 1970.
+/// The fraction has up to nine digits, of which three count. Returns `None` for other forms, which may still be valid.
 fn usual(text: &[u8]) -> Option<i64> {
     let (whole, rest) = text.split_at_checked(19)?;
     let fraction = match rest.strip_suffix(b"Z")? {
@@ -104,7 +104,7 @@ fn usual(text: &[u8]) -> Option<i64> {
     Some(days * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + fraction)
 }
 
-/// Parses decimal digits; `None` if any other byte occurs.
+/// Parses decimal digits; `None` if any other byte occurs, 0 for no digits. Does not check for overflow.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
 }

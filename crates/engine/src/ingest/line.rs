@@ -81,7 +81,7 @@ impl Reader {
         })
     }
 
-    /// Returns the parser with a transformation of lines.
+    /// Returns the parser with a transformation of lines; `None` for none.
     #[must_use]
     pub fn with(self, transform: Option<Transform>) -> Self {
         Self { transform, ..self }
@@ -210,15 +210,15 @@ fn text(json: &[u8]) -> Option<&[u8]> {
     json.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Returns the content of a JSON string, as it is written if it is not valid Unicode; `None` for other values.
+/// Returns the content of a JSON string without escapes; unchanged if it is not valid Unicode. `None` for other values.
 fn unescaped(json: &[u8]) -> Option<Cow<'_, [u8]>> {
     let text = text(json)?;
     let parsed = text.contains(&b'\\').then(|| serde_json::from_slice::<String>(json).ok()).flatten();
     Some(parsed.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes())))
 }
 
-/// Returns whether a JSON string's contents are valid Unicode. Stores replace unpaired surrogates, which
-/// would merge different ids.
+/// Returns whether the contents of a JSON string, still escaped and without quotes, are valid Unicode.
+/// Stores replace unpaired surrogates, which would merge different ids.
 fn is_unicode(id: &[u8]) -> bool {
     memchr::memmem::find(id, b"\\u").is_none() || serde_json::from_slice::<String>(&[b"\"", id, b"\""].concat()).is_ok()
 }

@@ -96,8 +96,8 @@ impl<'a> LineReader<'a> {
         count
     }
 
-    /// Queues the events of the complete lines, after `count` bytes were appended to the buffer, and keeps the
-    /// incomplete last line. Invalid and overlong lines become dead letters.
+    /// Queues the events of the complete lines, after `count` bytes were appended to the buffer.
+    /// Keeps the incomplete last line. Invalid and overlong lines become dead letters.
     pub fn arrived(&mut self, count: usize) {
         let mut reading = ReadChunk::new();
         self.source.add_bytes(count);

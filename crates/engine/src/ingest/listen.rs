@@ -118,8 +118,9 @@ impl Port {
         })
     }
 
-    /// Accepts connections and blocks until the first bytes arrive on one of them, without reading the bytes. Drops
-    /// connections that are closed by then, and those above the limit. Fails after `patience`.
+    /// Accepts connections and blocks until the first bytes arrive on one of them, without reading the bytes.
+    /// Drops connections that are closed by then, and those above the limit. Fails if no bytes arrive within
+    /// `patience`.
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {
@@ -164,8 +165,8 @@ impl Port {
     }
 }
 
-/// Queues the lines of a thread's connections, and blocks until the queue closes or no line arrives for the plan's
-/// idle time. Then sends the remaining acknowledgements, until the phase is over. Fails if the runtime cannot start.
+/// Queues the lines of a thread's connections, until the queue closes or no line arrives for the plan's idle time.
+/// Blocks. Then sends the remaining acknowledgements, until the phase is over. Fails if the runtime cannot start.
 pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
@@ -266,7 +267,8 @@ async fn until_idle(source: &Source, idle: Duration) {
     }
 }
 
-/// Reads one connection to its end, after the TLS handshake if `tls` is given. Failed handshakes become warnings.
+/// Reads one connection to its end, after the TLS handshake if `tls` is given.
+/// A handshake that fails, or takes longer than the plan's limit, ends the connection with a warning.
 async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<TlsAcceptor>) {
     let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
     let Ok(stream) = TcpStream::from_std(stream) else { return };

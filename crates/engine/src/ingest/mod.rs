@@ -312,9 +312,9 @@ impl Source {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts the lines of a read, `dropped` of them by its transformation, writes its dead letters and queues its
-    /// events. If the queue is closed and the read has events, discards and counts nothing. Returns whether the dead
-    /// letters were stored.
+    /// Counts the lines of a read, writes its dead letters and queues its events.
+    /// `dropped`: number of lines that its transformation dropped. Returns whether the dead letters were stored. If the
+    /// queue is closed and the read has events, discards and counts nothing, and returns false.
     fn take_up(&self, lines: u64, dropped: u64, chunk: Chunk, dead_letters: &mut Bundle) -> bool {
         let mut counted = false;
         let events = chunk.events.len() as u64;

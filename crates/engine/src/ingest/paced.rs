@@ -37,8 +37,8 @@ pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<
     named(&made.generator, &order)
 }
 
-/// Queues each event of a generator or a replay when it is due after `start`, blocking meanwhile, then stores the
-/// source's progress. Fails if the generator cannot be created.
+/// Queues each event of a generator or a replay when it is due after `start`, and blocks meanwhile.
+/// At the end it stores the source's progress, if its events have due times. Fails if the generator cannot be created.
 pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
     all(source, &mut pace)?;

@@ -131,8 +131,8 @@ impl Probes {
         self.changed.notified()
     }
 
-    /// Returns all open probes of the kinds that `covers` accepts as one batch, or whether to wait for probes or to
-    /// stop.
+    /// Returns all open probes of the kinds that `covers` accepts, as one batch.
+    /// `Nothing` if no such probe is open; `Ended` if no probe at all is open and no more will follow.
     pub fn next_probes(&self, covers: impl Fn(usize) -> bool) -> NextProbes {
         let state = self.state();
         if state.probes.is_empty() {
@@ -155,9 +155,10 @@ impl Probes {
         if batch.events.is_empty() { NextProbes::Nothing } else { NextProbes::Events(batch) }
     }
 
-    /// Records a query for the first `queried` probes of the kinds that `covers` accepts, answered at `done`;
-    /// `seen` tells which ones it found. Returns the probes that this closes: those found, and those past their
-    /// time limit. `failed`: the error class of a failed query.
+    /// Records a query for the first `queried` open probes of the kinds that `covers` accepts, answered at `done`.
+    /// `seen`: for each of these probes, whether it was found; may be empty. `failed`: error class of a failed query.
+    /// Closes and returns the probes that were found, and those past their time limit: these fail by `failed`, or by
+    /// `Unseen` without it.
     pub fn record_query(
         &self,
         covers: impl Fn(usize) -> bool,

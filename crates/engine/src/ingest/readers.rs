@@ -30,7 +30,7 @@ impl Readers {
         Reader(thread)
     }
 
-    /// Returns the CPU time of each registered thread so far, s; 0 if it is unknown.
+    /// Returns the CPU time of each registered thread so far, s, in order of registration; 0 if it is unknown.
     pub fn cpu(&self) -> Vec<f64> {
         self.0.lock().expect("no thread panics while it holds the lock").iter().map(|thread| thread.cpu()).collect()
     }

@@ -12,8 +12,8 @@ use super::line_reader::{From, LineReader};
 /// Interval at which an idle reader checks whether the source was closed.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Queues the lines of standard input, and blocks until its end, the queue's close, or the plan's idle time without a
-/// line. Fails if standard input cannot be read.
+/// Queues the lines of standard input until it ends, the queue closes, or no line arrives for the plan's idle time.
+/// Blocks. Fails if standard input cannot be read.
 pub fn read(source: &Source) -> Result<(), String> {
     let say = |error: io::Error| format!("standard input: {error}");
     let stdin = io::stdin();

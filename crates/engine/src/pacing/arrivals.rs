@@ -126,8 +126,9 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     }
 }
 
-/// Draws from a symmetric beta distribution of shape `shape`, at least 1, from the uniform numbers `radius` and
-/// `angle` in [0, 1). The value is a coordinate of a random point in the unit disc (Ulrich 1984).
+/// Draws from a symmetric beta distribution of shape `shape`, at least 1. The value lies in 0 to 1.
+/// `radius` and `angle` are uniform numbers in [0, 1). The value is a coordinate of a random point in a disc (Ulrich
+/// 1984).
 fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
     let squared = -math::exp_m1(math::ln(1.0 - radius) * 2.0 / (2.0 * shape - 1.0));
     0.5 + 0.5 * squared.sqrt() * math::cos(std::f64::consts::TAU * angle)

@@ -115,8 +115,9 @@ impl Profile {
         None
     }
 
-    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds after the phase's
-    /// start. The last end may be infinite; empty if never. Repetitions of the stages are left out.
+    /// Returns the periods in which the level is at least `y` (above 0), in seconds after the phase's start.
+    /// Each has a start and an end, in ascending order. The last end may be infinite; empty if never. Repetitions of
+    /// the stages are left out.
     pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
         for piece in self.all() {

@@ -36,8 +36,8 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Returns the position of thread `thread` of rank `rank` among all threads of `ranks` ranks with `threads`
-    /// threads each.
+    /// Returns the position of thread `thread` of rank `rank` among all threads.
+    /// Each of the `ranks` ranks has `threads` threads.
     pub fn new(rank: u64, ranks: u64, thread: u64, threads: u64) -> Self {
         Self { index: rank * threads + thread, of: ranks * threads }
     }

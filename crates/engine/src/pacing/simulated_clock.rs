@@ -65,8 +65,8 @@ impl ClockState {
         }
     }
 
-    /// Returns the time of step `last + 1`, the earliest that a user waits for; `None` unless all ranks have made step
-    /// `last` and all users wait.
+    /// Returns the simulated time of step `last + 1`, ms since 1970: the earliest that a user waits for.
+    /// `None` unless all ranks have made step `last` and all users wait.
     pub fn next(self, last: u64) -> Option<i64> {
         self.least.filter(|_| self.running == 0 && self.steps == (last, last))
     }
@@ -80,14 +80,15 @@ impl SimulatedClock {
         Self { clock: Mutex::new(clock), wakers: (0..workers).map(|_| Notify::new()).collect() }
     }
 
-    /// Registers a running user as waiting for the simulated time `until`. Advances the clock if all users wait now.
+    /// Registers a running user as waiting for the simulated time `until`, ms since 1970.
+    /// Advances the clock if all users wait now, unless rank 0 orders the steps.
     pub fn park(&self, until: i64) {
         let mut clock = self.lock();
         *clock.waiting.entry(until).or_default() += 1;
         self.one_less(clock);
     }
 
-    /// Removes a running user that has finished. Advances the clock if all others wait.
+    /// Removes a running user that has finished. Advances the clock if all others wait, unless rank 0 orders the steps.
     pub fn leave(&self) {
         self.one_less(self.lock());
     }
@@ -115,8 +116,8 @@ impl SimulatedClock {
         }
     }
 
-    /// Makes step `number`: sets the simulated time to `to`, counts the users that waited for it as running, and
-    /// notifies the workers.
+    /// Makes step `number`: sets the simulated time to `to`, ms since 1970, and notifies the workers.
+    /// Counts the users that waited for exactly this time as running. Releases the lock.
     fn step(&self, mut clock: MutexGuard<Clock>, number: u64, to: i64) {
         clock.running = clock.waiting.remove(&to).unwrap_or(0);
         clock.moved = Some(Move { number, to, at: Instant::now() });
@@ -124,7 +125,7 @@ impl SimulatedClock {
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Makes step `number` to the simulated time `to`, as rank 0 orders, unless it was made already.
+    /// Makes step `number` to the simulated time `to`, ms since 1970, as rank 0 orders, unless it was made already.
     pub fn apply(&self, number: u64, to: i64) {
         let clock = self.lock();
         if number > clock.number() {

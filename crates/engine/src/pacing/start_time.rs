@@ -29,8 +29,8 @@ pub struct StartTime {
 }
 
 impl StartTime {
-    /// Creates the start time of a phase: `start`, in seconds of CLOCK_MONOTONIC and possibly past, or as
-    /// soon as its workers can be ready. Refuses a start more than a day away, and a run that starts later.
+    /// Creates the start time of a phase: `start`, in seconds of CLOCK_MONOTONIC, or 30 ms from now for `None`.
+    /// `start` may be past. Refuses one more than a day away, and a start of the run (`plan.began`) after it.
     pub fn new(plan: &Plan, start: Option<f64>) -> Result<Self, PlanError> {
         let clock = ClockReading::take();
         let ahead = match start {

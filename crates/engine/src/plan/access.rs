@@ -55,8 +55,8 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Returns these credentials with the secret from `text`, the contents of the secret's file (for AWS a credentials
-    /// file); `None` if the text lacks it.
+    /// Returns these credentials with the secret from `text`, or `None` if the text lacks it.
+    /// `text`: contents of the secret's file, for AWS a credentials file.
     pub fn renewed(&self, text: &str) -> Option<Self> {
         let secret = || Some(text.trim_end_matches(['\r', '\n'])).filter(|secret| !secret.is_empty());
         Some(match self {

@@ -133,8 +133,8 @@ impl RankRecorder {
         &mut self.directives.settled
     }
 
-    /// Writes the current second to the files, the totals and the spans, and sets the stop directive if a condition of
-    /// the plan is met. Fails if a file cannot be written.
+    /// Writes the current second to the files, the totals and the spans.
+    /// Sets the stop directive if a condition of the plan is met. Fails if a file cannot be written.
     fn record(&mut self, workers: &Workers) -> Result<(), Refusal> {
         let place = || self.folder.display();
         self.files
@@ -146,8 +146,8 @@ impl RankRecorder {
         Ok(())
     }
 
-    /// Sets the end of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
-    /// the load; `None` leaves one unchanged.
+    /// Sets the end of the warm-up (`measured_from`) and of the phase (`until`), whole seconds after the load's start.
+    /// The warm-up is at most the planned one. `None` leaves a value unchanged.
     pub fn adjust(&mut self, measured_from: Option<u64>, until: Option<u64>) {
         let (warmup, ended) = &mut self.tally.window;
         *warmup = measured_from.map_or(*warmup, |second| Duration::from_secs(second).min(self.plan.warmup));
@@ -201,8 +201,8 @@ impl RankRecorder {
         Ok(outcome)
     }
 
-    /// Returns a description of missing data: ranks without a part, or seconds missing from the sums; `None` if it is
-    /// complete.
+    /// Returns a description of missing data; `None` if the data are complete.
+    /// Data are missing if a rank has no part or two, or if the parts' totals differ from the sum of the seconds.
     fn lost(&self, part: &RankOutcome) -> Option<String> {
         let there: BTreeSet<u64> = part.by_rank.iter().map(|share| share.rank).collect();
         let missing: Vec<u64> = (0..self.plan.ranks).filter(|rank| !there.contains(rank)).collect();

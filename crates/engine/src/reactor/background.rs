@@ -1,4 +1,4 @@
-//! A Tokio runtime on a separate thread. On a worker with a reactor it serves the timers of Tokio and look-ups of names.
+//! A Tokio runtime on a separate thread. On a worker with a reactor it serves Tokio timers and look-ups of names.
 
 use std::io;
 use std::sync::Arc;

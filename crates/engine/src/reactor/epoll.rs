@@ -62,8 +62,9 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(NOBODY), EventFlags::IN | EventFlags::ET)?)
     }
 
-    /// Blocks until events arrive, at most for `timeout` (`None`: no limit), and passes the token and flags of each
-    /// socket's event to `report`. Returns the number of events, 0 after a time-out or a signal.
+    /// Blocks until events arrive, at most for `timeout` (`None`: no limit).
+    /// Passes the token and flags of each socket's event to `report`. Returns the number of events, wake-ups included;
+    /// 0 after a time-out or a signal.
     pub fn wait(&self, timeout: Option<Duration>, mut report: impl FnMut(u64, EventFlags)) -> io::Result<usize> {
         self.sleep(timeout)?;
         let events = self.events.borrow();
@@ -118,7 +119,8 @@ impl Timerfd {
     }
 }
 
-/// Blocks until events arrive, at most for `timeout`, and appends them to `events`, up to its capacity.
+/// Blocks until events arrive, at most for `timeout` (`None`: no limit); appends them to `events`, up to its capacity.
+/// Fails with `EINTR` after a signal, and if the kernel lacks this call.
 fn epoll_pwait2(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), Errno> {
     let space = events.spare_capacity_mut();
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);

@@ -228,7 +228,8 @@ impl Drop for Entered {
 }
 
 impl Reactor {
-    /// Creates a reactor that waits with `poller`.
+    /// Creates a reactor that waits with `poller`. Fails if the process has run out of file descriptors.
+    /// `spins`: whether it stays awake shortly before a sleeper is due.
     fn new(spins: bool, poller: Poller) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         poller.add_wakeup(event.as_fd())?;
@@ -261,8 +262,8 @@ impl Reactor {
         self.sockets.borrow_mut().remove(token, readiness);
     }
 
-    /// Blocks until an event arrives, a sleeper is due or the future is woken, then wakes the tasks concerned and
-    /// those that have yielded.
+    /// Blocks until an event arrives, a sleeper is due or the future is woken, then wakes the tasks concerned.
+    /// Also wakes those that have yielded.
     fn turn(&self) -> io::Result<()> {
         if self.root.woken.load(Ordering::Acquire) || !self.yielded.borrow().is_empty() {
             self.look(Some(Duration::ZERO))?;

@@ -30,8 +30,8 @@ impl Overhead {
         Self { send: send.map_or(UNKNOWN, nanoseconds), receive: nanoseconds(receive) }
     }
 
-    /// Returns the sum of both times, or the time of receiving alone if the sending is unknown. `None`: the receiving is
-    /// unknown.
+    /// Returns the sum of both times, or the time of receiving alone if the sending is unknown. `None`: the receiving
+    /// is unknown.
     pub fn total(self) -> Option<Duration> {
         let receive = known(self.receive)?;
         Some(receive + known(self.send).unwrap_or_default())
@@ -43,14 +43,16 @@ impl Overhead {
     }
 
     /// Returns the overhead of this exchange and a later one of the same request: the sums of their times.
+    /// A time that is unknown in one exchange is unknown in the result.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
         // An unknown time stays unknown, because it is the largest number.
         Self { send: self.send.saturating_add(later.send), receive: self.receive.saturating_add(later.receive) }
     }
 
-    /// Returns the overhead of this exchange and a concurrent one of the same request. Each exchange is given with its
-    /// `(sent, done)`. The request lasts from the first byte of either to the last byte of either.
+    /// Returns the overhead of this exchange and a concurrent one of the same request, each with its `(sent, done)`.
+    /// The request lasts from the first byte of either to the last byte of either. A time that is unknown in one
+    /// exchange is unknown in the result; without the time of receiving, both are.
     pub fn beside((mine, times): (Self, (Instant, Instant)), (other, others): (Self, (Instant, Instant))) -> Self {
         let sent = |overhead: Self, at: Instant| known(overhead.send).map(|time| at + time);
         let received = |overhead: Self, at: Instant| known(overhead.receive).and_then(|time| at.checked_sub(time));

@@ -181,9 +181,9 @@ impl Clocks {
         None
     }
 
-    /// Returns the overhead of an exchange. `first`: the kernel's stamp of its first write, and when that call returned.
-    /// `received`: the kernel's stamp of the end of its answer. Stamps are ns of the wall clock. The overhead is unknown if
-    /// the stamps are not between `sent` and `done`, as after a step of the wall clock.
+    /// Returns the overhead of an exchange. `first`: the kernel's stamp of its first write, and when that call
+    /// returned. `received`: the kernel's stamp of the end of its answer. Stamps are ns of the wall clock. The overhead
+    /// is unknown if the stamps are not between `sent` and `done`, as after a step of the wall clock.
     fn overhead(&self, (sent, done): (Instant, Instant), first: Option<(u64, Instant)>, received: u64) -> Overhead {
         // Nanoseconds after `sent`.
         let since =

@@ -24,8 +24,8 @@ pub struct Link {
     pub empty: Sender<Interval>,
 }
 
-/// Passes the sum of each second of all workers of process `rank` to `sink`, and blocks until the last worker has
-/// ended. Fails with the sink's first error, and then passes no more seconds.
+/// Passes the sum of each second of all workers of process `rank` to `sink`, until the last worker has ended.
+/// Blocks. Fails with the sink's first error, and then passes no more seconds.
 pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::Result<()> {
     while let Some((sum, rows)) = gather(rank, &mut workers) {
         sink.second(&sum, rows)?;

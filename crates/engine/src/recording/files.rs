@@ -121,8 +121,8 @@ impl Files {
         self.generator.flush()
     }
 
-    /// Writes the metrics of the workers in second number `second` to `generator.csv`, and with several ranks their
-    /// sums to `workers.csv`.
+    /// Writes the metrics of the workers in second number `second` to `generator.csv`.
+    /// With several ranks, also writes their sums to `workers.csv`.
     fn workers(&mut self, second: u64, workers: &Workers) -> Result<()> {
         for row in &workers.rows {
             write!(

@@ -49,7 +49,8 @@ impl HistogramLog {
     }
 
     /// Returns the sum of a tag's histograms that start in `from..to`, seconds since the run began; empty without any.
-    /// Fails if a histogram cannot be decoded.
+    /// It has the unit of the first one; see [`crate::recording::durations::unit`]. Fails if a histogram cannot be
+    /// decoded.
     pub fn total(&self, tag: &str, from: f64, to: f64) -> Result<Histogram<u64>, String> {
         let mut sum = None;
         for entry in self.entries.get(tag).into_iter().flatten() {
@@ -61,8 +62,8 @@ impl HistogramLog {
         Ok(sum.unwrap_or_else(histogram))
     }
 
-    /// Returns each second of a tag in order: its start (seconds since the run began) and the sum of its histograms;
-    /// empty for an unknown tag. Fails if a histogram cannot be decoded.
+    /// Returns each second of a tag, ascending: its start, seconds since the run began, and the sum of its histograms.
+    /// Empty for an unknown tag. Fails if a histogram cannot be decoded.
     pub fn seconds(&self, tag: &str) -> Result<Vec<(f64, Histogram<u64>)>, String> {
         let mut seconds: BTreeMap<u64, (f64, Option<Histogram<u64>>)> = BTreeMap::new();
         for entry in self.entries.get(tag).into_iter().flatten() {

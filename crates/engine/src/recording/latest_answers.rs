@@ -36,7 +36,7 @@ impl Kept {
         now >= due && self.due.compare_exchange(due, now + EVERY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Replaces the stored answer; ignores one that is too long.
+    /// Replaces the stored answer by `answer`, JSON; ignores one that is longer than 1 MiB.
     pub fn keep(&self, answer: Vec<u8>) {
         if answer.len() <= LONGEST {
             *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer);

@@ -193,7 +193,7 @@ impl PlannedLoad {
         streams.map(|(stream, (clients, rate))| Self { stream, clients, rate }).collect()
     }
 
-    /// Returns the planned load at a time, s after the phase's start.
+    /// Returns the planned load at a time, s after the phase's start. A number of clients is rounded down.
     fn at(&self, time: f64) -> StreamLoad {
         let level = |profile: &Option<Profile>| profile.as_ref().map(|profile| profile.level_at(time));
         let clients = level(&self.clients).map(f64::floor);

@@ -44,8 +44,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Creates the sample of a request at `slot`, due at `scheduled` and sent by `client` in a phase that began at
-    /// `start`. `measured`: it belongs to the measured segment. Its rank is set to 0.
+    /// Creates the sample of a request at `slot`, due at `scheduled` and sent by `client`. Its rank is 0.
+    /// `start`: start of the phase. `measured`: it belongs to the measured segment.
     pub fn of(slot: usize, client: u64, start: Instant, scheduled: Instant, measured: bool, reply: &Reply) -> Self {
         Self {
             scheduled: since(start, scheduled),

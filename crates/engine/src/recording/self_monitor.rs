@@ -85,9 +85,9 @@ impl SelfMonitor {
         self.due
     }
 
-    /// Ends the second that ended at `ended`: adds the lags of its missed checks to `watch`, and sets its CPU, waiting
-    /// and wall times. `now`: the current time. Checks due at least a tick before the end were missed: a stall counts
-    /// in the seconds in which it lasted.
+    /// Ends the second that ended at `ended`: adds the lags of its missed checks, and sets its times in `watch`.
+    /// `now`: the current time. Checks due at least a tick (50 ms) before the end were missed: a stall counts in the
+    /// seconds in which it lasted. The times are CPU, spinning, waiting and wall time, s.
     pub fn second(&mut self, ended: Instant, now: Instant, watch: &mut SelfMetrics) {
         while self.due + TICK <= ended {
             self.late(now, watch);

@@ -108,8 +108,8 @@ pub struct ReadSpan {
 pub struct SpanQueue(Arc<Mutex<Spans<ReadSpan>>>);
 
 impl SpanQueue {
-    /// Adds the spans of a second of a phase that began at `start`, with the names of their slots and hosts, and
-    /// wall-clock times. Their nodes are indices in `hosts`. Above [`MOST`] waiting spans, further ones count as
+    /// Adds the spans of a second, with the names of their slots and hosts, and wall-clock times.
+    /// `start`: start of the phase. `hosts`: names by node number. Above [`MOST`] waiting spans, further ones count as
     /// dropped.
     pub fn add(&self, spans: &Spans, slots: &[Slot], hosts: &[String], start: Instant) {
         if spans.kept.is_empty() && spans.dropped == 0 {

@@ -54,6 +54,7 @@ impl WorkerRow {
     }
 
     /// Returns the eight metrics by which the worst workers are chosen, each larger for a worse worker.
+    /// They are the CPU share in millionths, six times in ns, and the number of requests in flight.
     fn measures(&self) -> [u64; ROWS] {
         // A share in millionths: absolute time would not be comparable in a partial second.
         let share = if self.wall > 0 { (u128::from(self.cpu) * 1_000_000 / u128::from(self.wall)) as u64 } else { 0 };

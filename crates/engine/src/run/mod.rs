@@ -72,8 +72,9 @@ impl Running {
         self.phase.hold();
     }
 
-    /// Sets the end of the warm-up (`measured_from`) and of the measured window (`until`), in whole seconds after the
-    /// start of the load. Fails if one is not in the future, or if the plan does not allow it.
+    /// Sets the end of the warm-up (`measured_from`) and of the measured window (`until`), s after the load's start.
+    /// `None` and a time that is already set change nothing. Fails if one is not in the future, or if the plan does not
+    /// allow it.
     pub fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         self.phase.adjust(self.start_time.at, measured_from, until)
     }
@@ -114,7 +115,7 @@ impl Running {
         self.measures.clone()
     }
 
-    /// Takes the latest answers not returned before: names of operations, and their answers.
+    /// Takes the latest answers not returned before: names of operations, in order, and their answers, JSON.
     pub fn answers(&self) -> Vec<(String, Vec<u8>)> {
         self.phase.answers()
     }
@@ -150,8 +151,8 @@ trait Control: Send + Sync {
     fn close(&self);
     /// Freezes the set of active clients of closed streams, regardless of later stages of their number.
     fn hold(&self);
-    /// Sets the end of the warm-up and of the window, in whole seconds after `start`. Fails if one is not in the
-    /// future, or if the plan does not allow it.
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; `None` leaves one unchanged.
+    /// Fails if one is not in the future, or if the plan does not allow it.
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String>;
     /// Applies rank 0's directives: settled counts, steps of simulated clocks, and the end of the phase.
     fn apply(&self, directives: &Directives);
@@ -195,8 +196,8 @@ impl<D: Driver> Control for Phase<D> {
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the end of the warm-up and of the window, in whole seconds after `start`. Fails if one is not in the
-    /// future, or if the plan does not allow it.
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; `None` leaves one unchanged.
+    /// Fails if one is not in the future, or if the plan does not allow it.
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         Self::adjust(self, start, measured_from, until)
     }
@@ -427,6 +428,7 @@ fn spawn_worker<D: Driver>(
 }
 
 /// Refuses an invalid plan, as [`start`] does before any load, or with `together` as [`prepare_rank`] does.
+/// Also raises the limit of file descriptors, and asks the driver to verify the target.
 pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
     prepare::<D>(plan, together).map(|_| ())
 }
@@ -443,8 +445,9 @@ pub struct Checked {
     pub setup: Option<Duration>,
 }
 
-/// Sends each operation of the plan once, for `loadframe check`. An operation that ingests events is only rendered,
-/// with a sample event. Fails if the plan is invalid; failed requests are part of the result.
+/// Sends each operation of the plan once, in order, and returns the results, for `loadframe check`.
+/// An operation that ingests events is only rendered, with sample events; one that lacks a captured value is not sent.
+/// Fails if the plan is invalid; failed requests are part of the result.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;

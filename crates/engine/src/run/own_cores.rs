@@ -15,8 +15,9 @@ const BUSY: f64 = 0.1;
 /// Remedy for busy cores.
 const REMEDY: &str = "stop them, reserve cores (--cores for nodes, taskset for Loadframe), or remove \"spin\"";
 
-/// Returns a core for each of `workers` workers: the least busy cores that the calling thread may use. Blocks at least
-/// 0.2 s to measure them. Refuses too few cores, and cores that stay busy for 2 s.
+/// Returns a core for each of `workers` workers: the least busy that the calling thread may use, least busy first.
+/// Blocks at least 0.2 s to measure them. Refuses too few cores (one more than workers is needed), and cores that stay
+/// busy for 2 s.
 pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     let unreadable = |error| PlanError::machine(format!("cannot read the cores of a thread: {error}"));
     let allowed = sched_getaffinity(None).map_err(|error| unreadable(std::io::Error::from(error)))?;

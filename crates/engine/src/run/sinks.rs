@@ -67,6 +67,7 @@ impl<D: Driver> Ending for IntoFiles<D> {
 }
 
 /// Returns the end of the warm-up, and of a phase that ends before its planned end, as they are known now.
+/// Both are after the phase's start. The second is `None` while the planned end holds.
 fn window<D: Driver>(phase: &Phase<D>, start: Instant) -> (Duration, Option<Duration>) {
     (phase.warmup(), phase.ended.get().map(|ended| ended.saturating_duration_since(start)))
 }

@@ -17,8 +17,9 @@ thread_local! {
 /// Guard that listens to the panics of its thread until it is dropped.
 pub struct Listening(());
 
-/// Passes the message of each panic of this thread to `listener` instead of to standard error, until the guard is
-/// dropped. Replaces an earlier listener of the thread. The first call installs a panic hook for the process.
+/// Passes the message of each panic of this thread to `listener`, until the guard is dropped.
+/// The message does not go to standard error. Replaces an earlier listener of the thread. The first call installs a
+/// panic hook for the process.
 pub fn listen(listener: impl Fn(String) + 'static) -> Listening {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -133,7 +133,8 @@ impl Field {
         }
     }
 
-    /// Encrypts the bound of a range of numbers or times. The error says why it cannot be encrypted.
+    /// Encrypts the lower or upper bound (`bound`) of a range of numbers or times, limited to 64 bits.
+    /// Fails for a text field, which has no order, and for a value of another type.
     pub fn bound(&self, plain: &Value, bound: Bound) -> Result<i64, String> {
         let (below, above) = match &self.kind {
             Kind::Text => return Err(format!("encrypted text of {:?} cannot be compared by order", self.name)),

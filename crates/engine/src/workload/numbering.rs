@@ -50,8 +50,8 @@ impl Numbering {
         Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))
     }
 
-    /// Returns the counter that iteration `n` uses, with the first number that it takes. `n` must not decrease from
-    /// call to call.
+    /// Returns the counter that iteration `n` uses, with the first number that it takes.
+    /// The group of an iteration without a counter is the number of counters. `n` must not decrease from call to call.
     pub fn at(&mut self, n: u64) -> Use {
         match self {
             Self::Every(times) => Use { group: 0, number: n * *times },
@@ -59,8 +59,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the number of uses of counter `group` up to and including iteration `n`, the last one passed to
-    /// [`Numbering::at`].
+    /// Returns the number of uses of counter `group` up to and including iteration `n`.
+    /// `n` must be the last one passed to [`Numbering::at`].
     pub fn taken(&self, n: u64, group: usize) -> u64 {
         match self {
             Self::Every(times) => (n + 1) * *times,
@@ -95,6 +95,7 @@ impl Law for Counts {
     type Total = Vec<(u64, u64)>;
 
     /// Draws the uses of each counter in the block of iterations that begins with `first`.
+    /// Returns for each counter its uses before the block and in the block.
     fn whole(&self, first: u64) -> Self::Total {
         let draw = Draw { k: first, ..self.key };
         let (mut rest, mut share_of_rest) = (1u64 << Self::BLOCK, 1.0);
@@ -217,10 +218,10 @@ fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
     })
 }
 
-/// Inverts a distribution at a uniform number in [0, 1), outwards from its mode on both sides, until the probabilities
-/// add up to that number; returns the value there. The number of steps is on the order of a standard deviation.
-/// `bounds`: minimum, mode and maximum. `at_mode`: probability of the mode. `ratio(x)`: probability of x + 1 divided
-/// by that of x.
+/// Returns the value of a distribution at the uniform number `uniform` in [0, 1).
+/// Goes outwards from the mode on both sides until the probabilities add up to `uniform`. The number of steps is on the
+/// order of a standard deviation. `bounds`: minimum, mode and maximum. `at_mode`: probability of the mode. `ratio(x)`:
+/// probability of x + 1 divided by that of x.
 fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn(u64) -> f64) -> u64 {
     let (least, mode, most) = bounds;
     let (mut above, mut below) = ((mode, at_mode), (mode, at_mode));

@@ -1,8 +1,8 @@
 //! Mixes with whole weights.
 //!
-//! With strict alternation, each client repeats its own permutation of a mix's operations. The permutation depends on the
-//! seed, the stream and the client. Clients thus send different operations at a time, and all operations occur exactly
-//! in proportion to their weights.
+//! With strict alternation, each client repeats its own permutation of a mix's operations. The permutation depends on
+//! the seed, the stream and the client. Clients thus send different operations at a time, and all operations occur
+//! exactly in proportion to their weights.
 
 use crate::util::draw::Draw;
 
@@ -28,8 +28,8 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// Returns the operation indices `places` in the order of client number `client`, a permutation that the numbers
-/// `seed`, `stream` and `client` determine. Each is equally likely (Fisher and Yates).
+/// Returns the operation indices `places` in the order of client number `client`.
+/// `seed`, `stream` and `client` determine the permutation. Each is equally likely (Fisher and Yates).
 pub fn permuted(places: &[usize], seed: u64, stream: u64, client: u64) -> Vec<usize> {
     let draw = Draw::new(seed, stream, client);
     let mut order = places.to_vec();

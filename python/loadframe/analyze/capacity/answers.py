@@ -136,7 +136,10 @@ class Capacity:
 
     @property
     def documents(self) -> Estimate | None:
-        """The capacity in documents/s, by the documents per request of passed trials, or None without documents."""
+        """The capacity in documents/s, by the documents per request of passed trials.
+
+        None without a capacity, without a passed trial, and if a passed trial has no documents.
+        """
         passed = [
             attempt.documents
             for search in self.searches
@@ -229,12 +232,18 @@ class Capacities:
 
 
 def read_capacities(path: Path) -> Capacities:
-    """Return the analysis of a capacity experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of a capacity experiment's folder; BadInput if it is no experiment or is broken.
+
+    KeyError for an experiment of another kind.
+    """
     return capacities_in(read_experiment(path))
 
 
 def capacities_in(folder: RecordedExperiment) -> Capacities:
-    """Return the analysis of a capacity experiment from its runs: judges the trials and replays each search on them."""
+    """Return the analysis of a capacity experiment from its runs: judges the trials and replays each search on them.
+
+    Capacities are in ascending order of nodes. KeyError for an experiment of another kind.
+    """
     description = folder.description
     slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
     grouped: dict[str, list[RecordedRun]] = {}
@@ -261,7 +270,8 @@ def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, An
 def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
     """Return the judgement of a run folder; it is cached, since the folder's content is final.
 
-    `phases` are the measured phases; `rate` (1/s) is None for a number of users.
+    `phases` are the measured phases; `rate` (1/s) is None for a number of users. BadInput if the folder is no complete
+    run.
     """
     return judge(Run(path), slo, phases, rate)
 
@@ -269,7 +279,7 @@ def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None)
 def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Sequence[str]) -> Search:
     """Return a search from its runs: their judgements, and the decision of the search after them.
 
-    A run that has no readable folder is left out.
+    The runs are of one block and treatment, in the order of the trials, and at least one. Missing runs are left out.
     """
     attempts = []
     for run in runs:
@@ -287,7 +297,7 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
 
 
 def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
-    """Return the documents per request of the measured phase; 0 with several phases."""
+    """Return the documents per successful request of the measured phase; 0 without requests and with several phases."""
     entry = run.phase(phases[0]) if len(phases) == 1 else None
     requests = THROUGHPUT.of(entry) if entry else 0.0
     return RATES["documents"].of(entry) / requests if entry and requests else 0.0
@@ -343,9 +353,9 @@ def _with_order(capacity: Capacity) -> Capacity:
 
 
 def _trials(search: Search) -> list[Trial]:
-    """Return the trials that estimate a capacity: all except failures of a store that was cold.
+    """Return the trials that estimate a capacity: all except failures of a cold store at up to 0.8 of the answer.
 
-    Failures near the answer are chance: without them the estimate would be too high.
+    Failures nearer to the answer are chance: without them the estimate would be too high.
     """
     trials = [attempt.trial for attempt in search.attempts]
     near = ((search.answer.rate if search.answer else None) or 0.0) / _FAR
@@ -353,7 +363,10 @@ def _trials(search: Search) -> list[Trial]:
 
 
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
-    """Return the capacity at one treatment from its searches; unknown without a fit of conclusive searches."""
+    """Return the capacity at one treatment from its searches; unknown if `fitted` is None (no conclusive search).
+
+    `default_nodes` counts if neither a run nor the treatment has a number of nodes.
+    """
     treatment = searches[0].treatment
     recorded = next((search.nodes for search in searches if search.nodes), None)
     nodes = recorded or int(treatment.get("nodes") or default_nodes)
@@ -425,7 +438,7 @@ _OFFERED_RATE = Rule(
 
 
 def _short(warmup: float | None) -> str:
-    """Return a clause that a short `warmup`, s, may be the cause; empty if it is long, automatic or unknown."""
+    """Return a clause that a short `warmup`, s, may be the cause; empty from 30 s on and for None."""
     if warmup is None or warmup >= SHORT_WARMUP:
         return ""
     return (
@@ -482,7 +495,8 @@ def warnings(capacities: Capacities) -> list[Finding]:
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
     """Yield warnings of the deciding trials with too few requests for their percentile, and for their offered rate.
 
-    95 % of the counts of n Poisson arrivals lie within 2/sqrt(n) of the mean.
+    95 % of the counts of n Poisson arrivals lie within 2/sqrt(n) of the mean. `unit` is the unit of rates in the
+    sentences.
     """
     precision, slo = capacities.bounds.precision, capacities.slo
     decisive = [attempt for capacity in capacities.capacities for attempt in _decisive(capacity)]

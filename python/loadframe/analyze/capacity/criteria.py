@@ -60,7 +60,7 @@ class Slo:
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> "Slo":
-        """Return the SLO of an experiment file; an operation's limits default to the general ones."""
+        """Return the SLO of an experiment file; limits that an operation lacks or has as None are the general ones."""
         general = {key: value for key, value in written.items() if key != "operations"}
         by_operation = {
             name: general | {key: value for key, value in entry.items() if value is not None}
@@ -137,7 +137,10 @@ class LimitedFigures:
 
     @property
     def worst(self) -> Failures | None:
-        """The operation with the largest share of failures; operations that certainly miss the limit come first."""
+        """The operation with the largest share of failures, or None without requests.
+
+        Operations that certainly miss the limit come first.
+        """
         return max(
             self.failures,
             key=lambda it: (it.low >= self.slo.errors * it.due, it.failed / it.due),
@@ -169,7 +172,10 @@ class LimitedFigures:
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
-        """Yield a sentence for each limit that the figures, or the given ends of their bounds, miss."""
+        """Yield a sentence for each limit that the figures, or the given ends of their bounds, miss.
+
+        Users that still wait at the end have a sentence if their share of all users reaches the limit for errors.
+        """
         response = None if self.response is None else getattr(self.response, end)
         of = "" if self.name is None else f"{self.name}: "
         yield from (of + words for words in broken(self.slo, None, response, None, None, 0.0))
@@ -205,8 +211,9 @@ def _fate(failures: Failures) -> str:
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
     """Return the judgement of a run at a rate (1/s, or None for a number of users) by the SLO.
 
-    `phases` are the measured phases. The outcome is invalid if the run was not completed for reasons other than the
-    store, lacks a figure, was of another cluster, or if the bounds of its figures leave open whether a limit is met.
+    `phases` are the measured phases. A run in which the store failed, in the last or an earlier attempt, is a failed
+    trial. The outcome is invalid if the run was not completed for other reasons, lacks a figure, or was of another
+    cluster. It is also invalid if the bounds of the figures leave open whether a limit is met.
     """
     summary = run.summary
     earlier = earlier_failures(run)
@@ -269,7 +276,8 @@ def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
 def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummary], rate: float) -> float:
     """Return the growth of requests in flight per second that the generator's delays alone may explain.
 
-    By Little's law, delays of d seconds add `rate` times d requests in flight by the end of a phase.
+    The delay d, s, is the largest distance of a response time in `judged` from its lower bound. By Little's law, it
+    adds `rate` times d requests in flight by the end of the shortest phase.
     """
     delays = [it.response.value - it.response.low for it in judged if it.response and it.response.value is not None]
     shortest = min((phase.duration for phase in phases), default=0.0)
@@ -304,9 +312,9 @@ def _figures(
 ) -> LimitedFigures:
     """Return the worst response time and the failures of each of some operations, to compare with the limits of `slo`.
 
-    `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. LookupError if the
-    run lacks these response times. Dropped and unanswered requests count as failures; if the generator was saturated,
-    only as possible ones.
+    `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. `users` is the
+    number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
+    unanswered requests count as failures; if the generator was saturated, only as possible ones.
     """
     operations = [run.operations(phase)[operation] for phase, operation in places]
     if any(_latency(entry, slo) is None for entry in operations):
@@ -330,7 +338,10 @@ def _figures(
 
 
 def _failures(operation: str, entry: OperationFigures, saturated: bool) -> Failures:
-    """Return the failures of an operation; a saturated generator may cause drops and time-outs."""
+    """Return the failures of an operation; drops, time-outs and unanswered requests count as failed.
+
+    If the generator was `saturated`, it may have caused these, so `low` excludes them.
+    """
     answered = sum(entry.errors.values()) - entry.errors.get("timeout", 0)
     waiting = entry.in_flight_at_end
     failed = sum(entry.errors.values()) + entry.dropped + waiting
@@ -368,8 +379,9 @@ def broken(
 ) -> Iterator[str]:
     """Yield a sentence for each criterion that these figures miss. Unknown figures are None.
 
-    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. `load`
-    skips the response time. `fate` is the predicate of the requests that count as errors.
+    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. The load
+    must achieve 99 %, and grow by at most 0.5 % of `rate`. `load` skips the response time. `fate` is the predicate of
+    the requests that count as errors.
     """
     if load or slo.response is None:
         pass
@@ -393,7 +405,7 @@ def growth(backlog: Sequence[float]) -> float:
     """Return the growth per second of `backlog`, the requests in flight by second; 0 if it is not significant.
 
     The slope of the least-squares line is tested one-sided at 95 %. Neighbouring seconds are correlated, so the number
-    of seconds n is reduced to n (1 - r)/(1 + r).
+    of seconds n is reduced to n (1 - r)/(1 + r). 0 also for fewer than five seconds and for a fall.
     """
     levels = np.asarray(backlog, dtype=float)
     if len(levels) < 5 or not np.ptp(levels):

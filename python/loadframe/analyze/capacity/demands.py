@@ -60,8 +60,8 @@ class Demand:
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
     """Return the fit of capacity over nodes and None, or None and the reason why a fit is impossible.
 
-    Each search is one observation. Searches try the same rates, so they share an error that their differences do not
-    show; it widens the intervals.
+    Each search is one observation; `seed` is that of the resampling. Searches try the same rates, so they share an
+    error that their differences do not show; it widens the intervals.
     """
     # Imported here because it takes a second, and the search for rates imports this module.
     from loadframe.analyze.scalability import fit
@@ -194,7 +194,10 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
 
 
 def _none_known(answer: Demand, largest: int, load: str) -> str:
-    """Return the sentence of a load that no number of nodes is known to sustain; arguments as of `sentence`."""
+    """Return the sentence of a load, `load` in words, that no number of nodes is known to sustain.
+
+    `largest` is the largest measured number of nodes.
+    """
     if answer.doubts:
         causes, remedies = zip(*answer.doubts, strict=True)
         which = "the measured cluster did not" if answer.sizes == 1 else "no measured cluster did"

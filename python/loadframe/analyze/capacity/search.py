@@ -137,9 +137,9 @@ def _last(trials: Sequence[Trial], rate: float) -> int:
 
 
 def warm(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials without failures of a cold store.
+    """Return the trials, in their order, without failures of a cold store.
 
-    These precede the first pass of a higher rate, or the first pass of the same rate if that had failed before.
+    These precede the first pass of a higher rate, or the first pass of the same rate if that had failed twice before.
     """
     first: dict[float, int] = {}
     for index, trial in enumerate(trials):
@@ -157,8 +157,8 @@ def warm(trials: Sequence[Trial]) -> list[Trial]:
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
     """Return the next step of a search without a passed rate: a lower rate, or the answer.
 
-    `high` is the lowest rate that failed or cannot be offered (None before the first trial), `tried` the tally by
-    rate.
+    `high` is the lowest rate that failed or cannot be offered (None before the first trial), `tried` the tally by rate.
+    It is the answer if no lower rate is allowed.
     """
     if high is None:
         return Next(bounds.rounded(bounds.start), 1, "ramp")
@@ -178,7 +178,7 @@ def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | 
 
 
 def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer:
-    """Return the answer if its rate passed three times, otherwise a further trial at that rate.
+    """Return the answer of this kind if its rate passed three times, otherwise a further trial at that rate.
 
     `above` is the lowest rate above it that failed or was invalid.
     """

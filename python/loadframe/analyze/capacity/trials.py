@@ -117,7 +117,10 @@ class _Grid:
 
 
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
-    """Return passes and failures by offered rate; invalid trials are ignored."""
+    """Return passes and failures by the logarithm of the offered rate, ascending; invalid trials are ignored.
+
+    At least one trial must have passed or failed.
+    """
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     tried = {trial.rate for trial in decided}
     passed, failed = (
@@ -172,7 +175,7 @@ class OrderEffect:
 
     @property
     def is_slower(self) -> bool:
-        """Whether response times grow by more than chance."""
+        """Whether response times grow by more than chance: p is below 0.025."""
         return self.p < _LEVEL
 
 

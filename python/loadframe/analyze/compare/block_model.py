@@ -147,7 +147,10 @@ def _indicators(labels: Sequence[Hashable]) -> Array:
 
 
 def _spectrum(matrix: Array, blocks: Array, logs: Array) -> _Spectrum:
-    """Return the sums of squares of `logs` by direction of the blocks, without the effects that `matrix` describes."""
+    """Return the sums of squares of `logs` by direction of the blocks, without the effects that `matrix` describes.
+
+    `matrix` and `blocks` (from `_indicators`) have a row for each value of `logs`.
+    """
     basis, singular, _ = np.linalg.svd(matrix, full_matrices=False)
     basis = basis[:, singular > _NOTHING * singular[0]]
     left = logs - basis @ (basis.T @ logs)
@@ -169,7 +172,7 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
     rank = len(spectrum.eigenvalues) + spectrum.freedom
 
     def criterion(ratios: Array) -> Array:
-        """Return -2 times the restricted log-likelihood of each ratio, up to a constant."""
+        """Return -2 times the restricted log-likelihood of each ratio of variances, up to a constant."""
         spread = 1 + ratios[:, None] * spectrum.eigenvalues
         squares = spectrum.rest + (spectrum.squares / spread).sum(axis=1) + least
         deviance: Array = rank * np.log(squares) + np.log(spread).sum(axis=1)
@@ -225,9 +228,10 @@ _TRIMMED = 0.2
 
 
 def paired_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit | None:
-    """Return the trimmed mean of the blocks' log differences, or None with fewer than two blocks that have both groups.
+    """Return the trimmed mean of the blocks' log differences, second group minus first.
 
-    Several runs of a group in a block count as their median.
+    None with fewer than two blocks that have both groups. Several runs of a group in a block count as their median.
+    Runs of a session without a block form one block.
     """
     blocks: dict[Hashable, dict[Hashable, list[float]]] = {}
     for observation in observations:
@@ -245,9 +249,9 @@ def paired_contrast(observations: Sequence[Observation], first: Hashable, second
 def unpaired_contrast(
     observations: Sequence[Observation], first: Hashable, second: Hashable, *, by_session: bool
 ) -> ContrastFit | None:
-    """Return the difference of trimmed means of logarithms, or None with fewer than two values on a side.
+    """Return the difference of trimmed means of logarithms, second group minus first.
 
-    The values are runs, or the medians of sessions if `by_session` is set.
+    The values are runs, or the medians of sessions if `by_session` is set. None with fewer than two values on a side.
     """
     sides = []
     for label in (first, second):
@@ -268,7 +272,10 @@ def unpaired_contrast(
 
 
 def trimmed_mean(values: Sequence[float]) -> Estimate:
-    """Return the exponential of the trimmed mean of logarithms, with its interval; unbounded for a single value."""
+    """Return the exponential of the trimmed mean of logarithms, with its interval; unbounded for a single value.
+
+    The values must be above 0.
+    """
     if len(values) < 2:
         return Estimate(values[0], -math.inf, math.inf)
     mean, variance, freedom = _trimmed(np.log(values))
@@ -276,7 +283,10 @@ def trimmed_mean(values: Sequence[float]) -> Estimate:
 
 
 def _trimmed(values: Array) -> tuple[float, float, float]:
-    """Return the trimmed mean of two or more values, the square of its standard error, and its degrees of freedom."""
+    """Return the trimmed mean of two or more values, the square of its standard error, and its degrees of freedom.
+
+    A fifth of the values, rounded down, is trimmed at each end.
+    """
     ordered, count = np.sort(values), len(values)
     cut = int(_TRIMMED * count)
     kept = count - 2 * cut

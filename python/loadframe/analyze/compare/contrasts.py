@@ -47,7 +47,8 @@ class ContrastValues:
 def contrast_values(measure: Measure, first: Group, second: Group, session_spread: float) -> ContrastValues:
     """Return both groups' values in a measure, with their ratio.
 
-    `session_spread` is the assumed standard deviation of sessions (relative), used if each group has one session.
+    Unknown values are left out, and so are values of 0, except shares of errors. `session_spread` is the assumed
+    standard deviation of sessions (relative), used if each group has one session.
     """
     runs = [(0, run) for run in first.usable] + [(1, run) for run in second.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
@@ -99,7 +100,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
 
 
 def _share_above_0(measure: Measure, run: RecordedRun) -> float:
-    """Return the share of failed requests with half a failure added, so that its logarithm exists without failures."""
+    """Return (failed + 0.5) / (requests + 1), a share whose logarithm exists without failures."""
     failed, requests = measure.failures(run)
     return (failed + 0.5) / (requests + 1)
 
@@ -107,7 +108,7 @@ def _share_above_0(measure: Measure, run: RecordedRun) -> float:
 def _counting_variance(measure: Measure, sides: Iterable[Iterable[RecordedRun]]) -> float:
     """Return the variance of the logarithm of the ratio of two failure shares that counting (Poisson) alone causes.
 
-    `sides` are the runs of both groups.
+    `sides` are the runs of both groups. Each side counts half a failure more than it has.
     """
     return sum(1 / (sum(measure.failures(run)[0] for run in runs) + 0.5) for runs in sides)
 
@@ -170,7 +171,10 @@ class Contrast:
         return self.estimate.p
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the contrast for JSON."""
+        """Return measure, groups, means, ratio, p and outcome for JSON; in pairs, the baseline is first.
+
+        Infinite degrees of freedom are null.
+        """
         return {
             **self.measure.as_dict(),
             "treatment": dict(self.treatment),
@@ -211,7 +215,7 @@ class Comparison:
         return warned_runs(run for group in self.groups for run in group.runs)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the comparison for JSON."""
+        """Return groups with the names of their runs, contrasts, differences and warnings for JSON."""
         return {
             "least_effect": self.least,
             "level": self.level,
@@ -311,9 +315,10 @@ def compare(
 
 
 def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return pairs of groups to compare, each with its treatment: empty if each group has only one treatment.
+    """Return pairs of groups at each common treatment, with the treatment; empty without a common one.
 
-    Adds a warning about treatments without a counterpart to `warnings`.
+    If each group has only one treatment, it is one pair with the treatment {}, even if these differ. Adds a warning
+    about treatments without a counterpart to `warnings`.
     """
     if len(baseline.treatments) == len(group.treatments) == 1:
         return [(baseline, group, {})]
@@ -325,9 +330,10 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
 
 
 def of_one_length(measure: Measure, first: Group, second: Group) -> tuple[Group, Group]:
-    """Return both groups without the valid runs with maxima that do not compare with the second group.
+    """Return both groups without valid runs whose length differs from that of the second group's typical run.
 
-    A first group with no other runs stays whole: `Contrast.short` then says which side is too short.
+    Only for maxima; other measures leave both groups as they are. A first group with no other valid runs stays whole:
+    `Contrast.short` then says which side is too short.
     """
     typical = measure.typical(second.usable) if measure.is_maximum else None
     if typical is None:
@@ -345,7 +351,7 @@ def _contrast(
     estimate: RatioEstimate,
     failed: tuple[int, int],
 ) -> Contrast:
-    """Return the contrast of the two groups, with an unadjusted p and an open outcome.
+    """Return the contrast of the two groups in `sides`, baseline first, with an unadjusted p and an open outcome.
 
     `failed` counts the failed runs of each side, also of runs that the measure excludes.
     """
@@ -385,7 +391,10 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
 
 
 def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome by the ratio's interval and p, regardless of failed runs; arguments as of `_outcome`."""
+    """Return the outcome by the ratio's interval and p, regardless of failed runs.
+
+    `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
+    """
     ratio = contrast.ratio
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"
@@ -414,7 +423,8 @@ def _conditions(
 ) -> list[Finding]:
     """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved.
 
-    `intended`: the load is what the groups compare, so its differences cause no warning.
+    `intended`: the load is what the groups compare, so its differences cause no warning. `session_spread` is the
+    assumed standard deviation of sessions, which the warning about one session each names.
     """
     warnings: list[Finding] = []
     labels = {"first": baseline.label, "second": group.label}
@@ -442,7 +452,10 @@ _VARIANT = "variant"
 
 
 def read_variants(argument: str) -> tuple[Group, ...]:
-    """Return the variants of an experiment's folder as groups; empty for other folders."""
+    """Return the variants of an experiment's folder as groups; empty for other folders and experiments.
+
+    BadInput if the experiment is broken.
+    """
     path = Path(argument)
     folder = read_experiment(path) if (path / EXPERIMENT_FILE).is_file() else None
     return split_by_variant(folder) if folder and "variants" in folder.description else ()
@@ -469,7 +482,7 @@ def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
 def compare_variants(folder: RecordedExperiment) -> Comparison:
     """Return the comparison of each variant of an experiment with the first.
 
-    The least effect is the experiment's.
+    The least effect is the experiment's, by default 5 %. BadInput without a second variant or a common treatment.
     """
     description = folder.description
     return compare(

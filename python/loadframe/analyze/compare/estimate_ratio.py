@@ -104,10 +104,11 @@ def estimate_ratio(
 ) -> RatioEstimate:
     """Return the group's geometric mean divided by the baseline's; both are named as in the observations.
 
-    Observations of further groups add information on blocks and noise. `session_spread` is the assumed standard
-    deviation of sessions (relative); it is used only if each side has one session. `least_variance` is a lower limit
-    for the variance of the log ratio. `robust` uses trimmed means if there are enough values; see `block_model`. Raises
-    ValueError if a side has no observation, or a value is not positive and finite.
+    If sessions have runs of both groups, only these sessions count. Observations of further groups add information on
+    blocks and noise. `session_spread` is the assumed standard deviation of sessions (relative); it is used only if each
+    side has one session, and these differ. `least_variance` is a lower limit for the variance of the log ratio.
+    `robust` uses trimmed means if there are enough values; see `block_model`. Raises ValueError if a side has no
+    observation, or a value is not positive and finite.
     """
     for label in (baseline, group):
         if not any(observation.group == label for observation in observations):
@@ -144,7 +145,7 @@ def estimate_ratio(
 
 
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Return the contrast of runs of one session that share no blocks.
+    """Return the contrast (group minus baseline) of runs of one session that share no blocks.
 
     For similar numbers of runs this is Student's test, which assumes equal noise and is robust against unequal noise
     there. If one side has twice as many runs or more, Student's test is not robust against unequal noise, and Welch's
@@ -187,12 +188,12 @@ def _design(observations: Sequence[Observation], baseline: Hashable, group: Hash
 
 
 def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Return the contrast of session means; each session has runs of one group only.
+    """Return the contrast (group minus baseline) of session means; each session has runs of one group only.
 
     The variance of a session mean is the variance between sessions plus the variance within divided by the runs. S^2,
     the pooled variance of session means about their group's mean, contains both for a session with the usual number of
     runs. A group whose sessions have fewer runs gets the difference from the variance within. A group with more runs
-    gets no reduction, which is conservative.
+    gets no reduction, which is conservative. There must be at least three sessions.
     """
     means: list[list[float]] = []
     inverse_runs: list[float] = []
@@ -224,7 +225,10 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
 
 
 def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
-    """Return a contrast with a known or assumed variance added; its freedom follows by Satterthwaite's method."""
+    """Return a contrast with a known or assumed variance added; its freedom follows by Satterthwaite's method.
+
+    Unchanged if `known` is 0 or the contrast has no degrees of freedom.
+    """
     if not known or not contrast_fit.freedom:
         return contrast_fit
     variance = contrast_fit.error**2
@@ -237,8 +241,8 @@ def _result(
 ) -> RatioEstimate:
     """Return the ratio with its interval and p-value; 0 to infinity and 1 without degrees of freedom.
 
-    If the squared standard error is below `least_variance`, the resolution, its root replaces the error and the degrees
-    of freedom are infinite.
+    `contrast_fit` is the fitted log ratio; `design` and `sessions` are passed on. If the squared standard error is
+    below `least_variance`, the resolution, its root replaces the error and the degrees of freedom are infinite.
     """
     if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
         contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)

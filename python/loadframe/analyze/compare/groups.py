@@ -46,7 +46,7 @@ class Group:
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The excluded runs: invalid, failed, interrupted or missing."""
+        """The runs that are not in `usable`: invalid, failed or missing; with `strict` also those it excludes."""
         used = {id(run) for run in self.usable}
         return tuple(run for run in self.runs if id(run) not in used)
 
@@ -69,7 +69,8 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, labelled by the shortest distinct ends of the paths.
 
     An argument names a run folder, a parent of run folders, an experiment folder, a history folder, or is a pattern of
-    these such as `results/old-*`. BadInput if it matches no run.
+    these such as `results/old-*`. BadInput if it matches no run, or if only some of its experiments have `estimate:
+    robust`.
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
@@ -82,7 +83,7 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
 def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> tuple[Group, ...]:
     """Return a group for each treatment, named by the levels in which the treatments differ; `all` for only one.
 
-    `robust` groups compare by medians instead of means.
+    `robust` groups compare by trimmed means.
     """
     treatments = _unique(run.treatment for run in runs)
     differing = [
@@ -108,9 +109,9 @@ def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
-    """Return the runs that a path or pattern names; BadInput if it names none.
+    """Return the runs that a path or pattern names, in the order of names within a folder or pattern.
 
-    A pattern omits the folders of releases that a gate stopped.
+    A pattern omits the folders of releases that a gate stopped. BadInput if it names no run, or if one is damaged.
     """
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
@@ -129,7 +130,8 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
 def _runs_in(path: Path) -> list[RecordedRun]:
     """Return the runs of an experiment, a run folder, a gate history without refused runs, or a folder of these.
 
-    Empty for other paths. The runs of an experiment are those that count.
+    Empty for other paths. An experiment also has the earlier attempts in which the store failed. BadInput if a run is
+    damaged.
     """
     if (path / EXPERIMENT_FILE).is_file():
         return list(read_experiment(path).counted)
@@ -144,13 +146,16 @@ def _runs_in(path: Path) -> list[RecordedRun]:
 
 
 def _is_stopped(path: Path) -> bool:
-    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it."""
+    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it.
+
+    BadInput if the gate log is damaged, or if the folder of a stopped release may have been renamed.
+    """
     places = [path.absolute(), *path.absolute().parents[:1]]
     return any((place.parent / GATE_LOG).is_file() and place.name in _refused(place.parent) for place in places)
 
 
 def _refused(folder: Path) -> set[str]:
-    """Return the folders of stopped releases, which must not become the baseline.
+    """Return the names of the folders of stopped releases, which must not become the baseline.
 
     BadInput if the gate log is damaged, or if such a folder is missing and another one may be its new name.
     """
@@ -174,7 +179,10 @@ def _refused(folder: Path) -> set[str]:
 
 
 def uses_robust_estimate(argument: str) -> bool:
-    """Return whether the named experiments use `estimate: robust`; BadInput if only some do."""
+    """Return whether the named experiments use `estimate: robust`; False if the path names none.
+
+    BadInput if only some do, or if one cannot be read.
+    """
     paths = [Path(argument)] if Path(argument).exists() else map(Path, sorted(glob.glob(argument)))  # noqa: PTH207
     robust = {path: is_robust(read_experiment(path)) for path in paths if (path / EXPERIMENT_FILE).is_file()}
     if len(set(robust.values())) > 1:
@@ -248,7 +256,10 @@ class Difference:
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
-    """Return the entries of the manifests with different values in the two groups."""
+    """Return the entries of the manifests with different values in the two groups.
+
+    The value of a missing entry is `none`.
+    """
     one, other = _values(first), _values(second)
     differences = []
     for key in dict.fromkeys([*one, *other]):
@@ -272,7 +283,7 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested data with dotted names, except None.
+    """Yield the leaves of nested data with dotted names, except None: strings as they are, others as JSON.
 
     Elements of a list go by their `name` if all have one; any other list is one leaf.
     """

@@ -76,7 +76,10 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The name for people, such as `range_100 p99`; the phase is included if its name differs."""
+        """The name for people: phase, operation and kind, such as `range_100 p99`.
+
+        The operation is left out if it is None or named like the phase.
+        """
         words = [self.phase] + ([self.operation] if self.operation not in (None, self.phase) else [])
         return " ".join([*words, self.kind])
 
@@ -114,7 +117,8 @@ class Measure:
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
         """Return whether in any run too many requests lack a response time for its percentile to cover the due ones.
 
-        Each run counts as much as the others, so runs without failures do not make up for one with many.
+        For p99 these are more than 1 % of the due requests. Each run counts as much as the others, so runs without
+        failures do not make up for one with many. False for rates and shares of errors.
         """
         if self.kind not in _RESPONSES:
             return False
@@ -129,7 +133,8 @@ class Measure:
     def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
         """Return for each side what makes its maxima too small: `fewer requests`, `less time`; empty if nothing does.
 
-        Only maxima depend on the length. Sides without a value are not shorter.
+        The other side has more than 1.3 times as much on average. Only maxima depend on the length. Sides without a
+        value are not shorter.
         """
         if not self.is_maximum:
             return "", ""
@@ -153,13 +158,14 @@ class Measure:
     def lasts_alike(self, run: RecordedRun, other: RecordedRun) -> bool:
         """Return whether two runs have similar lengths, as a maximum requires; True for other measures.
 
-        Similar is the time or the number of requests: a phase with a fixed number ends when the store has answered.
+        The time or the number of requests is similar, up to a ratio of 1.3: a phase with a fixed number ends when the
+        store has answered.
         """
         pairs = zip(self._length(run), self._length(other), strict=True)
         return not self.is_maximum or any(max(pair) <= _LONGER * min(pair) for pair in pairs)
 
     def typical(self, runs: Iterable[RecordedRun]) -> RecordedRun | None:
-        """Return the run of median duration among the runs with this measure. None: there is none."""
+        """Return the run of median duration among the runs with a value of this measure; None if none has one."""
         known = sorted((run for run in runs if self.of(run) is not None), key=lambda run: self._length(run)[1])
         return known[len(known) // 2] if known else None
 
@@ -169,7 +175,10 @@ class Measure:
         return sum(operation.requests for operation in self._operations(run)), phase.duration if phase else 0.0
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
-        """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""
+        """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
+
+        Ten requests must be slower than the percentile. None for other measures, also for maxima and means.
+        """
         share = _MISSING.get(self.kind.removeprefix("all-"))
         if share is None or self.kind.removeprefix("all-") in ("max", "mean"):
             return None
@@ -193,15 +202,15 @@ class Measure:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measure for JSON."""
+        """Return `measure` (the kind), `phase`, `operation` and `unit` for JSON."""
         return {"measure": self.kind, "phase": self.phase, "operation": self.operation, "unit": self.unit}
 
 
 def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tuple[Measure, ...]:
     """Return the measures of these runs, in the order of phases, kinds and operations.
 
-    They exclude the throughput and documents of an open loop, which are the offered rate, and documents if none were
-    counted.
+    Rates and errors are of a whole phase, times of each operation. The throughput and documents of an open loop, which
+    are the offered rate, are left out, and documents if none were counted.
     """
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):

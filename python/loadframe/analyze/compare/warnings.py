@@ -139,7 +139,7 @@ def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
 
 
 def _faults(runs: Sequence[RecordedRun]) -> str:
-    """Return the causes by which the store was at fault, each with its runs."""
+    """Return the first three causes by which the store was at fault, each with its runs, and the number of others."""
     causes: dict[str, list[str]] = {}
     for run in runs:
         for reason in run.reasons:
@@ -177,5 +177,5 @@ def failed_and_excluded(groups: Sequence[Group]) -> list[Finding]:
 
 
 def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Return whether two sorted lists of start times overlap; False if one is empty."""
+    """Return whether two ascending lists of start times (text that sorts by time) overlap; False if one is empty."""
     return bool(first and second) and not (first[-1] < second[0] or second[-1] < first[0])

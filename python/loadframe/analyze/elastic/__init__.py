@@ -41,7 +41,7 @@ class Elasticity:
     groups: tuple[Group, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the analysis for JSON."""
+        """Return the experiment, its transitions with their measures, its runs and the excluded runs for JSON."""
         return {
             "experiment": self.folder.description["experiment"],
             "question": self.folder.description.get("question"),
@@ -52,7 +52,10 @@ class Elasticity:
 
 
 def read_elasticity(path: Path) -> Elasticity:
-    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken.
+
+    An experiment of another kind has no groups.
+    """
     folder = read_experiment(path)
     return Elasticity(folder, read_groups(folder))
 

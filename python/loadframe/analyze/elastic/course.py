@@ -215,13 +215,16 @@ class Course:
         return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:
-        """Return the slice of the whole seconds from `begin` to `end`, s, without the second that contains `end`."""
+        """Return the slice from the second that contains `begin` up to, and without, the one that contains `end`.
+
+        Both are in s since the measured window began; the slice stays within the course.
+        """
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
 
 
 def _share(failed: Series, succeeded: Series) -> Series:
-    """Return failures as a share of all requests, by second; 0 in a second without requests."""
+    """Return failures as a share of failed and succeeded requests, by second; 0 in a second without failures."""
     return np.divide(failed, failed + succeeded, out=np.zeros(len(failed)), where=failed > 0)
 
 
@@ -230,9 +233,10 @@ _COUNTED = re.compile(r"(node|app)-\d+")
 
 
 def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
-    """Yield each event with the changes of the number of running members and of nodes with balanced data.
+    """Yield each event, by time, with the changes of the number of running members and of nodes with balanced data.
 
     A killed node counts no longer, and again once it is restarted, each time once. A leaving node has no balanced data.
+    Only names such as `node-1` and `app-1` count, not companions.
     """
     requested: set[str] = set()  # not yet members
     waiting: set[str] = set()  # members without their data
@@ -331,7 +335,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
 
 
 def _worst_errors(names: Any, seconds: Any, failed: Any, succeeded: Any, length: int) -> Series:
-    """Return by second the largest share of failures of an operation.
+    """Return by second the largest share of failures of an operation, 0 to 1; 0 in a second without requests.
 
     `names`, `seconds` (from 0), `failed` and `succeeded` have an element for each row of an operation and second;
     `length` is the number of seconds.
@@ -345,7 +349,10 @@ def _worst_errors(names: Any, seconds: Any, failed: Any, succeeded: Any, length:
 
 
 def main_operation(phase: PhaseSummary) -> str:
-    """Return the name of the operation with the most successes, without aggregates of several."""
+    """Return the name of the operation with the most successes, without aggregates of several.
+
+    ValueError for a phase without operations.
+    """
     return max(phase.single, key=lambda name: phase.operations[name].successes)
 
 
@@ -357,7 +364,8 @@ def _ingesting(phase: PhaseSummary) -> list[str]:
 def _second_responses(run: Run, phase: str, operation: str, start: float, first: int) -> list[SecondResponses]:
     """Return the histograms of an operation's response times by second, including those after the phase's end.
 
-    Seconds count from the `first` whole second of the measured window; `start` is the start of the phase.
+    Failures, and responses of the warm-up in a second with measured ones, are in `others`. Seconds count from the
+    `first` whole second of the measured window; `start` is the start of the phase, s since the run began.
     """
     known = set(run.histograms.tags())
 
@@ -382,7 +390,8 @@ def _second_responses(run: Run, phase: str, operation: str, start: float, first:
 def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series]:
     """Return by second the requests in flight at its end and the age of the oldest, s (nan if unknown).
 
-    Runs of versions that did not record these have nan in every second.
+    The result covers `length` seconds from the second `first` on; no row may lie outside. Runs of versions that did not
+    record these have nan in every second.
     """
     count, oldest = np.zeros(length), np.full(length, np.nan)
     if "unanswered" not in rows.column_names or rows["unanswered"].null_count:
@@ -394,7 +403,10 @@ def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series
 
 
 def _event(entry: Mapping[str, Any], zero: float) -> Event:
-    """Return an event from its recorded entry; its time becomes relative to `zero`, s since the run began."""
+    """Return an event from its recorded entry; its time becomes relative to `zero`, s since the run began.
+
+    Its words are the recorded change, observation or cause.
+    """
     words = str(entry.get("change") or entry.get("seen") or entry.get("cause") or "")
     nodes = entry.get("nodes")
     named = tuple(nodes) if isinstance(nodes, list) else ()
@@ -404,8 +416,8 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
 def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
     """Return samples (time, amount) of data left to move; times are s since `zero`.
 
-    `units` are the reported units with their times. Only samples in the last unit are returned (data, after joining
-    nodes).
+    `units` are the reported units with their times, s since `zero`. Only samples in the last unit are returned (data,
+    after joining nodes).
     """
 
     def unit(time: float) -> str:

@@ -49,12 +49,15 @@ class Provisioning:
     jitter: float
 
     def as_dict(self) -> dict[str, float]:
-        """Return the scores for JSON."""
+        """Return the five scores by field for JSON."""
         return asdict(self)
 
 
 def score(demand: Series, supply: Series) -> Provisioning:
-    """Return the provisioning scores of a supply against a demand, both numbers of nodes by second."""
+    """Return the provisioning scores of a supply against a demand, both numbers of nodes by second.
+
+    The demand must be above 0.
+    """
     short, spare = np.maximum(demand - supply, 0), np.maximum(supply - demand, 0)
     changes = [int(np.count_nonzero(np.diff(series))) for series in (supply, demand)]
     return Provisioning(
@@ -67,7 +70,10 @@ def score(demand: Series, supply: Series) -> Provisioning:
 
 
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
-    """Return the number of nodes that serve balanced data at each time, of `nodes` nodes at the start."""
+    """Return the number of nodes that serve balanced data at each time, of `nodes` nodes at the start.
+
+    `times` have the same origin as those of the events.
+    """
     series = np.full(len(times), float(nodes))
     for event, _, change in node_changes(events):
         series[times >= event.time] += change
@@ -75,9 +81,9 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
 
 
 def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
-    """Return the smallest number of nodes that sustains each rate (1/s), from the capacity by number of nodes.
+    """Return the smallest measured number of nodes that sustains each rate (1/s), from the capacity by number of nodes.
 
-    Beyond the measured capacities it is proportional to the rate.
+    Beyond the measured capacities it is proportional to the rate. `capacity` must not be empty.
     """
     sizes = sorted(capacity)
     most = sizes[-1]
@@ -90,7 +96,10 @@ def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
 
 
 def level_at(level: Any, times: Series) -> Series:
-    """Return a level of a plan (a number, or stages) at each time, s since the phase began."""
+    """Return a level of a plan (a number, or stages) at each of `times`, s since the phase began.
+
+    Within a stage it changes linearly; after the last stage it stays, or the stages repeat if the plan says so.
+    """
     if not isinstance(level, Mapping):
         return np.full(len(times), float(level))
     series = np.full(len(times), float(level["from"]))
@@ -198,7 +207,8 @@ def _steps(
 ) -> tuple[StepMeasures, ...]:
     """Return the measures of each executed step over the runs with the event and their control runs.
 
-    `is_open`: the load was an open loop.
+    `runs` are those with the event, `controls` the control runs, `courses` their courses by run id. `is_open`: the load
+    was an open loop.
     """
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
@@ -286,7 +296,7 @@ def _same(
 ) -> ChangeInRun | None:
     """Return the same interval of a control run; both runs are aligned at their first step, which the control skips.
 
-    None if a run has no step, or if the interval is beyond the end of the control run.
+    It is cut at the end of the control run. None if a run has no step, or if the interval is beyond that end.
     """
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
@@ -311,7 +321,7 @@ def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | 
     """Return the names of measures that sum over more seconds of the change than the control run has.
 
     A trigger on the load fires at another time in each run, so the same interval may be cut short in the control run.
-    `during` are the seconds that the change disturbed, if known.
+    Empty if it lacks at most 1 s. `during` are the seconds that the change disturbed, if known.
     """
     length = control.end - control.begin
     if change.end - change.begin - length <= 1.0:
@@ -336,7 +346,7 @@ def _as_a_whole(
 ) -> tuple[StepMeasures, ...]:
     """Return the service measures over whole runs as one step, for runs in which a policy decided; empty without runs.
 
-    `is_open`: the load was an open loop.
+    `controls` are the control runs, `courses` the courses by run id. `is_open`: the load was an open loop.
     """
     slo = description.get("slo") or {}
     sides: list[dict[str, dict[int, Value]]] = []

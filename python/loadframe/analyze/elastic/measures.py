@@ -73,10 +73,10 @@ def stretches(excess: Series, deviation: float, window: float) -> Flags:
 
 
 def without_pauses(excess: Series, scale: float, ordinary: float) -> Series:
-    """Return the excess of each second, with the 10-s running median in the seconds of ordinary pauses.
+    """Return the excess of each second, lowered to the 10-s running median in the seconds of ordinary pauses.
 
     A pause is a sequence of seconds with an excess above three times `scale`, the standard deviation of the noise. It
-    is ordinary if its sum is at most `ordinary`.
+    is ordinary if its sum is at most `ordinary`; 0 leaves all seconds unchanged.
     """
     if not ordinary:
         return excess
@@ -115,7 +115,7 @@ def _pauses(excess: Series, scale: float) -> list[tuple[int, int]]:
 
 
 def signed_sum(excess: Series, during: Flags) -> float:
-    """Return the sum of the series over the seconds that `during` marks, up to the end of the shorter one."""
+    """Return the sum of `excess` over the seconds that `during` marks, up to the end of the shorter one."""
     length = min(len(excess), len(during))
     return float(excess[:length][during[:length]].sum())
 
@@ -147,7 +147,7 @@ class Value:
 
     @property
     def below(self) -> float:
-        """How much smaller the true value may be."""
+        """How much smaller the true value may be, in the unit of the value; 0 without a lower bound."""
         return 0.0 if self.low is None else max(self.value - self.low, 0.0)
 
     @property
@@ -211,7 +211,8 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequence[Course] = ()) -> Disturbed | None:
     """Return the seconds since the change in which a run was worse than its levels, or None without levels.
 
-    The courses of `controls` also show the ordinary pauses of the store.
+    `window` is the length of the reference windows, s. The courses of `controls` also show the ordinary pauses of the
+    store.
     """
     level = levels(course, change, window)
     if level is None:
@@ -222,7 +223,7 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
     def where(excess: Series | None, series: Series, others: Sequence[Series], worse: int) -> Flags:
         """Return the disturbed seconds by `excess`; `worse` is 1 if larger values of the series are worse, else -1.
 
-        `others` are the same series of control runs.
+        `others` are the same series of control runs. Empty if `excess` is None.
         """
         if excess is None:
             return np.zeros(0, dtype=bool)
@@ -244,8 +245,9 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
 def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
     """Return the available measures of a change by name; see `repeated.MEASURES` for titles and units.
 
-    Sums run over the disturbed seconds of the course, or over those of another run (`during`). If the load generator
-    limited the run, values have bounds.
+    `window` is the length of the reference windows, s. Without levels these are times of events, moved data and those
+    of `service`. Sums run over the disturbed seconds of the course, or over those of another run (`during`). If the
+    load generator limited the run, values have bounds.
     """
     instants = _instants(course, change)
     values = instants | _moved(course, change) | service(course, change)
@@ -300,7 +302,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
 
 
 def _within(value: float, low: float, high: float) -> Value:
-    """Return a value with bounds, or without bounds if they are equal to it."""
+    """Return a value with the bounds `low` and `high`, or without bounds if both are equal to it."""
     return Value(value) if low == value == high else Value(value, low=low, high=high)
 
 
@@ -375,10 +377,10 @@ def _excess(series: Series, course: Course, change: ChangeInRun, window: float, 
 def _debts(
     excess: Series, course: Course, change: ChangeInRun, level: Levels, during: Disturbed
 ) -> tuple[float, float, float]:
-    """Return the sum of the excess over the disturbed seconds, with its bounds.
+    """Return the sum of the excess over the disturbed seconds, in s, and its lower and upper bound.
 
-    Times relative to L0 may be shorter or longer by the factor `fastest` of the course. The ideal before the node
-    joined is L0, and exact.
+    The excess is relative to `level.l0`. Times relative to that level may be shorter or longer by the factor `fastest`
+    of the course. The ideal before the node joined is that level, and exact.
     """
     debt, fastest = signed_sum(excess, during.latency), course.fastest
     times = course.times[course.within(change.begin, change.end)] - change.begin
@@ -393,9 +395,10 @@ def _debts(
 
 
 def _joined(course: Course, change: ChangeInRun) -> float:
-    """Return the time at which the last node had joined, s since t0; 0 if none joined.
+    """Return the time at which the last node had joined, s since the change began; 0 if none joined.
 
-    Unlike `join_delay`, it is known if other nodes never joined: those that did changed the level.
+    Unlike `join_delay`, it is known if other nodes never joined: those that did changed the level. 0 also for changes
+    that remove nodes or act on others.
     """
     events = _events_during(course, change)
     # Nodes that join while others leave, or during an action on others, belong to another step.
@@ -405,7 +408,10 @@ def _joined(course: Course, change: ChangeInRun) -> float:
 
 
 def _joins(events: Sequence[Event]) -> list[float]:
-    """Return the times at which nodes joined; without any, those at which restarted nodes had their data."""
+    """Return the times at which nodes joined; without any, those at which restarted nodes had their data.
+
+    Times are those of the events, s since the measured window began, in the order of `events`.
+    """
     joined, restarted = ([event.time for event in events if event.kind == kind] for kind in (JOINED, RESTARTED))
     # A restarted node with its data counts as joined and waits for no data.
     return joined or restarted
@@ -422,11 +428,12 @@ def _depth(x: Series, x0: float, during: Flags) -> float:
 
 
 def stabilisation(course: Course, change: ChangeInRun, window: float, level: Levels, joined: float) -> Value:
-    """Return the time at which throughput and percentile have reached their last level and hold it for W.
+    """Return the time at which throughput and percentile have reached their last level and hold it for a window.
 
-    That is the first t after the node has joined from which abs(x~ - x1) <= max(5 % of x1, 3 MAD) and
-    L~ <= L1 + max(10 % of L1, 3 MAD) hold for W. This interval must precede the window of x1 and L1, which agrees with
-    itself in any case; so a run that ends sooner is censored.
+    Times are in s since the change began: t, `joined` (the last node has joined), and the result. With the 10-s running
+    medians x~ and L~ and the last levels x1 and L1, two conditions must hold for `window` s from the first t after
+    `joined`: abs(x~ - x1) <= max(5 % of x1, 3 MAD) and L~ <= L1 + max(10 % of L1, 3 MAD). This interval must precede
+    the window of x1 and L1, which agrees with itself in any case; so a run that ends sooner is censored.
     """
     begin, last = change.begin + joined, course.within(change.end - window, change.end)
     x, p99 = running_median(course.throughput), running_median(course.response_p99)
@@ -442,10 +449,11 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 
 
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
-    """Return the time at which throughput has made up the deficit; 0 without a deficit, censored if it remains.
+    """Return the time at which throughput has made up the deficit, s since the change began.
 
-    `x0` is the mean over W before the change, and `deviation` the long-run standard deviation of x, both in 1/s. A
-    deficit counts if it exceeds 3 standard errors: of the sum over its seconds, and of x0.
+    0 without a deficit; censored if it remains. `x` is the throughput by second since the change, `x0` its mean over
+    `window` s before it, and `deviation` the long-run standard deviation of `x`, all in 1/s. A deficit counts if it
+    exceeds 3 standard errors: of the sum over its seconds, and of `x0`.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
@@ -470,7 +478,7 @@ def running_median(series: Series) -> Series:
 
 
 def _mad(series: Series) -> float:
-    """Return the median absolute deviation of the known values."""
+    """Return the median absolute deviation of the known values; 0 without any."""
     return noise_scale(series) / NORMAL
 
 
@@ -513,7 +521,10 @@ def _removes(events: Sequence[Event]) -> bool:
 
 
 def _left(events: Sequence[Event]) -> float | None:
-    """Return the time at which the last node to remove had left; None if one has not."""
+    """Return the time at which the last node to remove had left; None if one has not.
+
+    The time is in s since the measured window began. A change that names a number of nodes needs as many to leave.
+    """
     left = [event.time for event in events if event.kind == LEFT]
     gone, leaving = (
         {name for event in events if event.kind == kind for name in event.nodes} for kind in (LEFT, LEAVING)
@@ -582,9 +593,10 @@ def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return failed requests, longest gap, seconds outside the SLO and seconds without some replicas, by name.
+    """Return `errors`, `longest_gap`, `violation` and `exposure`: failed requests, and three times in s.
 
-    A measure is left out if the run has no objective, or no count of replicas. None of them needs levels.
+    The times are the longest gap without a success, the seconds outside the SLO, and those without some replicas. A
+    measure is left out if the run has no objective, or no count of replicas. None of them needs levels.
     """
     horizon = course.within(change.begin, change.end)
     x, failed = course.throughput[horizon], course.failures[horizon]

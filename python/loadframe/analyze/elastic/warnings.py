@@ -86,7 +86,7 @@ STORE_FAILED = Rule(
 
 
 def failed_runs(broken: Sequence[RecordedRun], steps: Sequence[StepMeasures]) -> Iterator[Finding]:
-    """Yield findings for runs in which the store failed, and for changes that failed."""
+    """Yield a finding for the runs in which the store failed (`broken`), and one for each step with failed changes."""
     if broken:
         yield STORE_FAILED(listed=runs_by_reason(broken))
     for step in steps:
@@ -100,10 +100,10 @@ def failed_runs(broken: Sequence[RecordedRun], steps: Sequence[StepMeasures]) ->
 
 
 def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
-    """Return the growth of throughput in the control runs, or None if it is as small as between equal clusters.
+    """Return the growth of throughput in the control runs, as a ratio; None if it changed by at most 15 %.
 
     Repeated control runs must also show it beyond their variance. The variance of a single one is unknown, and its
-    figure counts.
+    figure counts. None without control runs.
     """
     drift = measures["growth"].drift if "growth" in measures else None
     if drift is None or abs(drift.value - 1) <= _UNLIKE or drift.low <= 1 <= drift.high < math.inf:

@@ -86,7 +86,8 @@ def joint_estimate(
     """Return the ratio of the geometric mean over all these measures; None if a side lacks values.
 
     Runs of different treatments form one unit if they are of the same block, or else if they have the same number
-    within their treatment and session.
+    within their treatment and session. `session_spread` is the assumed relative standard deviation of sessions if each
+    side has one.
     """
     everything = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
@@ -124,7 +125,7 @@ def joint_estimate(
 
 
 def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
-    """Return the indices of the contrasts of each kind of measure, in the order of the kinds."""
+    """Return the indices of the contrasts of each kind of measure; kinds are in order of first appearance."""
     members: dict[str, list[int]] = defaultdict(list)
     for place, contrast in enumerate(contrasts):
         members[contrast.measure.kind].append(place)
@@ -135,7 +136,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
     """Return the check of the rise of a share of failed requests.
 
     It is a regression if it is significant and at least the least effect. It passes if it is below the least effect and
-    its upper limit is below the effect to catch.
+    its upper limit is below the effect to catch. Otherwise it is undecided.
     """
     rise = fmean(contrast.second) - fmean(contrast.first)
     shares = " and now ".join(format_rare(fmean(values)) for values in (contrast.first, contrast.second))
@@ -212,14 +213,14 @@ class Gate:
 
     @property
     def standing(self) -> Standing:
-        """The worst of all checks; undecided if there is none."""
+        """The worst of all checks; without a regression, undecided if there is no check or `incomplete` is set."""
         standings = {check.standing for check in self.checks}
         if "regression" in standings:
             return "regression"
         return "undecided" if self.incomplete or not self.checks or "undecided" in standings else "passed"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the gate for JSON."""
+        """Return standing, checks, warnings, excluded runs and comparison (null without a baseline) for JSON."""
         return {
             "standing": self.standing,
             "runs": self.label,
@@ -244,6 +245,7 @@ def judge_gate(
 ) -> Gate:
     """Return the result of a gate on new runs. With `history`, the baseline is a sequence that may contain changes.
 
+    Without a baseline, only bounds and failures of the store are checked. `kinds` are the kinds of measures to compare.
     `session_spread` is the assumed spread of sessions if each side has one. `watch` names operations whose checks get
     most of the level. BadInput if two different treatments would be compared without `across`, or if a watched
     operation was not measured.
@@ -297,8 +299,9 @@ def _against(
 ) -> list[Check]:
     """Return the checks against the baseline: for each kind the joint check, then its members.
 
-    `pace` is the speed of the machine for the new runs relative to the baseline's, `session_spread` the assumed
-    relative standard deviation of sessions, and `watch` the operations whose checks get most of the level.
+    Errors, and kinds with one member, have no joint check. `pace` is the speed of the machine for the new runs relative
+    to the baseline's. `session_spread` is the assumed relative standard deviation of sessions. Checks of the operations
+    in `watch` get most of the level.
     """
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
@@ -410,7 +413,10 @@ def _missing(baseline: Group, new: Group) -> int:
 
 
 def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
-    """Return a check for each bound, treatment and measure of the new runs."""
+    """Return a check for each bound, treatment and measure of the new runs.
+
+    A bound without any measure at a treatment has one undecided check.
+    """
     checks = []
     for bound in bounds:
         for treatment in new.treatments:
@@ -425,7 +431,10 @@ _DELAYED = "a part of it may be the load generator's"
 
 
 def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
-    """Return the check of a bound, by the runs that measured it; undecided without such a run."""
+    """Return the check of a bound, by the runs that measured it; undecided without such a run.
+
+    A bound that holds is undecided if too many requests lack a response time.
+    """
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
         counted = measure.is_maximum or (bound.kind == "errors" and bound.limit == 0)
@@ -491,9 +500,9 @@ def _estimated(
 
 
 def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
-    """Return in words how many requests would show that fewer than `limit` fail; empty if more than that failed.
+    """Return a clause on how many requests would show that fewer than the share `limit` fail.
 
-    `counts` has the failed and all requests of each run.
+    Empty if that share or more failed, or without requests. `counts` has the failed and all requests of each run.
     """
     failed, due = (sum(column) for column in zip(*counts, strict=True))
     needed = requests_needed(failed / due, limit) if due else None

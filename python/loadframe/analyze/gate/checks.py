@@ -115,7 +115,7 @@ class Check:
         return f"{self.words} {'bound' if self.bound else 'against baseline'}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the check for JSON."""
+        """Return measure, treatment, standing, reason, p, contrast and bound for JSON; missing parts are null."""
         return {
             **self.measure.as_dict(),
             "title": self.title,
@@ -149,7 +149,7 @@ class Question:
 
     @property
     def least(self) -> float:
-        """The smallest effect that matters."""
+        """The smallest effect that matters, as a share of the baseline, and for errors as a share of the requests."""
         return self.thresholds.least_of(self.measure.kind)
 
     @property
@@ -168,7 +168,10 @@ class Question:
         return ratio.value * pace - 1, ratio.low * pace - 1, ratio.high * pace - 1
 
     def least_worse(self, pace: float = 1.0) -> float:
-        """Return the smallest worsening that the bounds of the figures allow, as a share of the baseline."""
+        """Return the smallest worsening that the bounds of the figures allow, as a share of the baseline.
+
+        Negative is better. `pace` removes the effect of a machine that became `pace` times as fast.
+        """
         ratio, bounds = self.estimate.ratio.value, self.estimate.bounds
         if self.measure.better == "higher":
             return 1 - ratio * bounds.high / pace
@@ -176,7 +179,10 @@ class Question:
 
     @property
     def without_bounds(self) -> float:
-        """The largest worsening in the interval, as a share, if the load generator had not affected the figures."""
+        """The largest worsening in the interval, as a share, if the load generator had not affected the figures.
+
+        Minus infinity if the generator left the figures open in that direction.
+        """
         bounds, (_, _, high) = self.estimate.bounds, self.worse_by()
         if self.measure.better == "higher":
             return 1 - (1 - high) / bounds.low if bounds.low > 0 else -inf
@@ -206,7 +212,10 @@ class Question:
 
     @cached_property
     def finds(self) -> float | None:
-        """The smallest worsening that is found in four of five cases, with these runs, this noise and these bounds."""
+        """The smallest worsening that is found in four of five cases, with these runs, this noise and these bounds.
+
+        It is a share of the baseline. None if there is none, or if a bound of the figures is open.
+        """
         estimate, higher = self.estimate, self.measure.better == "higher"
         smallest = detectable(
             estimate.standard_error, estimate.freedom, self.level, self.least, higher_is_better=higher
@@ -238,7 +247,8 @@ class Question:
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
     """Return the p of "not worse": small only if the group is worse, in the measure's direction.
 
-    It is the p of the best ratio within the bounds of the values.
+    It is the p of the best ratio within the bounds of the values. 1 without degrees of freedom; with a standard error
+    of 0, it is 0 if the ratio is worse, else 1.
     """
     if measure.better == "higher":
         worsening = -estimate.log_ratio - log(estimate.bounds.high)
@@ -318,7 +328,10 @@ BLIND_BASELINE = (
 
 
 def too_short(side: str, short: str) -> str:
-    """Return why the maximum of a side is too small; empty if `short` is. See `Measure.shorter`."""
+    """Return why the maximum of a side is too small; empty if `short` is. See `Measure.shorter`.
+
+    `side` begins the text, such as `the baseline`; `short` says what it had less of.
+    """
     words = (
         f"{side} had {short}, so the maximum there may be too small; measure both for the same time at the same rate"
     )
@@ -326,7 +339,7 @@ def too_short(side: str, short: str) -> str:
 
 
 def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
-    """Return in words how many requests a percentile lacks in a run; empty with enough, and for other measures."""
+    """Return a clause on how many requests a percentile lacks in a run; empty with enough, and for other measures."""
     few = measure.few_requests(runs)
     if few is None:
         return ""
@@ -337,7 +350,9 @@ def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
 def together(question: Question, members: int, what: str) -> Check:
     """Return the joint check: whether the mean over all `members` of a kind, which `what` names, got worse.
 
-    It is a regression under the conditions of a member, and passes if its interval excludes the effect to catch.
+    It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes the
+    effect to catch. It is undecided if the machine's pace or the figures' bounds can explain the change, or if `hides`
+    of the question says that a side's figures are too good. `what` is a plural for the title, such as `measures`.
     """
     span, worse = _span(question), _worse(question.worse_by()[0], question.least)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -512,7 +527,8 @@ def _failure_counts(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple
 def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], kinds: Sequence[str]) -> list[Check]:
     """Return a check for each measure that the baseline's runs have and some of the usable new runs lack.
 
-    The new runs are valid, so the store is to blame for the missing figures.
+    Errors are left out, and so are times of all requests (`all-`) that every new run lacks. The new runs are valid, so
+    the store is to blame for the missing figures.
     """
     checks = []
     for measure in measures_of(baseline.usable, kinds):

@@ -42,7 +42,7 @@ _MOST = 100.0
 def logarithm(worsening: float, *, higher_is_better: bool) -> float:
     """Return the log ratio of a worsening (a share of the baseline); positive means worse.
 
-    Infinite for a measure whose higher values are better and that falls to 0.
+    `higher_is_better`: a worsening is a fall of the measure, else a rise. Infinite for a fall to 0.
     """
     if not higher_is_better:
         return math.log1p(worsening)
@@ -55,7 +55,8 @@ def power(
     """Return the chance that a one-sided test at `level` finds a worsening (a share of the baseline).
 
     `error` is the standard error of the log ratio, `freedom` its degrees of freedom, `least` the least effect that
-    counts.
+    counts (a share of the baseline). `higher_is_better`: a worsening is a fall of the measure. 0 without degrees of
+    freedom or with an infinite error.
     """
     if freedom <= 0 or not math.isfinite(error):
         return 0.0
@@ -70,7 +71,9 @@ def detectable(
 ) -> float:  # fmt: skip
     """Return the smallest worsening that is found with a probability of 0.8; infinite if there is none.
 
-    It is a share of the baseline. The parameters are as in `power`.
+    It is a share of the baseline, as is `least`, the least effect that counts. `error` is the standard error of the log
+    ratio, `freedom` its degrees of freedom, `level` that of the one-sided test. `higher_is_better`: a worsening is a
+    fall of the measure.
     """
     if freedom <= 0 or not math.isfinite(error):
         return math.inf
@@ -105,8 +108,10 @@ def runs_needed(
 ) -> int | None:
     """Return the number of runs of each side that finds a worsening with a probability of 0.8, or None above `most`.
 
-    `error` and `freedom` are those of `runs`, the runs of both sides; None also if they leave no degrees of freedom.
-    The variance falls with the number of runs, and the degrees of freedom grow with it.
+    `error` (of the log ratio) and `freedom` are those of `runs`, the runs of both sides; None also if they leave no
+    degrees of freedom. The variance falls with the number of runs, and the degrees of freedom grow with it. `worsening`
+    and `least`, the least effect that counts, are shares of the baseline. `higher_is_better`: a worsening is a fall of
+    the measure.
     """
     if freedom <= 0 or sum(runs) <= 2:
         return None
@@ -122,7 +127,8 @@ def runs_needed(
 def _bars(error: float, freedom: float, level: float, least: float) -> Array:
     """Return the limits that an estimate on the log scale must exceed, one for each quantile of its estimated error.
 
-    None is below `least`, a logarithm. The other parameters are those of `power`.
+    `error` is the true standard error, `freedom` the degrees of freedom of the estimated one, `level` that of the
+    one-sided test. No limit is below `least`, a logarithm.
     """
     estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
     bars: Array = np.maximum(special.stdtrit(freedom, 1 - level) * estimated, least)
@@ -179,7 +185,7 @@ class Graph:
         self._arrows: Array = arrows
 
     def adjust(self, ps: Sequence[float]) -> list[float]:
-        """Return the adjusted p value of each hypothesis: below a level if the procedure rejects at that level."""
+        """Return the adjusted p values, in order: below a level if the procedure rejects at that level."""
         p, weights, arrows = np.asarray(ps, dtype=float), self.weights.copy(), self._arrows.copy()
         left = np.ones(len(p), dtype=bool)
         adjusted = np.ones(len(p))

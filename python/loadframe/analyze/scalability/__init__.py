@@ -63,7 +63,8 @@ def fit(
     - `resolution`: relative standard deviation of an error that all runs of one n share; repetitions do not show it.
     - `blocks`, `names`: block and name of each observation.
 
-    BadInput for fewer than three distinct n, and for numbers that are not positive and finite.
+    BadInput for fewer than 3 or more than 500 distinct n, if no n is above 1, and for numbers that are not positive and
+    finite.
     """
     data = gather(observations, residuals, resolution, blocks)
     conclusion = _conclude(data, seed, scaling)

@@ -65,7 +65,8 @@ class PointFit:
 def bounds_for(model: ScalabilityModel, observations: Observations, *, superlinear: bool) -> Bounds:
     """Return the limits of (s, k): 0 to (1, infinity), and 0 for parameters that the model lacks.
 
-    A superlinear fit allows negative s while the throughput of the largest measured size is finite.
+    A superlinear fit allows negative s while the throughput of the largest measured size is finite; for Gustafson's
+    law, s from -100 on.
     """
     if model is GUSTAFSON:
         return Bounds((LEAST_SHARE if superlinear else 0.0, 0.0), (1.0, 0.0))
@@ -178,7 +179,7 @@ def _sum(fitted: PointFit, observations: Observations) -> float:
 
 
 def _on_ceiling(fitted: PointFit, observations: Observations) -> int:
-    """Return the number of sizes on the ceiling of the hard knee `fitted`."""
+    """Return the number of sizes beyond the break of the hard knee `fitted`."""
     lam, ceiling = fitted.theta
     return int((lam * observations.sizes > ceiling * (1 + 1e-12)).sum())
 
@@ -252,7 +253,10 @@ def saturates(usl: PointFit, observations: Observations) -> bool:
 
 
 def _least_squares(shape: _Shape, observations: Observations) -> float:
-    """Return the smallest weighted sum of squares of a family's curves about the means."""
+    """Return the smallest weighted sum of squares of a family's curves about the means.
+
+    `shape` is the curve of level 1 by size relative to the bend, and by sharpness.
+    """
     from scipy.optimize import least_squares  # slow to import, and few commands need it
 
     sizes, means = observations.sizes, observations.means

@@ -278,7 +278,10 @@ class Peak:
 
 
 def peak_of(point: PointFit, around: Spread, smallest: float) -> Peak:
-    """Return the USL's peak with its intervals; infinite if kappa is 0, and at least 1 or the `smallest` size."""
+    """Return the USL's peak with its intervals; infinite if kappa is 0.
+
+    It is at least 1, or the `smallest` measured size if that is below 1.
+    """
     least = min(smallest, 1.0)
     return Peak(
         around.estimate(float(peak_size(point.theta, least)), peak_size(around.theta, least)),
@@ -299,9 +302,10 @@ def standing_of(
 ) -> PeakStanding:
     """Return the conclusion about a peak, given the selected model and the models that the noise leaves possible.
 
-    `shown` requires that every model without a peak is rejected and kappa's interval is above 0. `none` requires that
-    the interval of the USL's peak is beyond the largest measured size, or that the USL is rejected for Gustafson's law
-    or for a hard knee whose ceiling holds.
+    `shown` requires that every model without a peak is rejected and kappa's interval is above 0. It is `beyond` instead
+    if the `largest` measured size is below 0.7 of the peak. `none` requires one of two findings: the interval of the
+    USL's peak is beyond the largest measured size, or the USL is rejected for Gustafson's law or for a hard knee whose
+    ceiling holds.
     """
     if USL.name not in possible:
         holds = best == GUSTAFSON.name or (best == KNEE.name and ceiling is not None and ceiling.holds)

@@ -118,7 +118,7 @@ class Problems:
     weights: Array
 
     def rows(self, index: npt.NDArray[np.int64]) -> "Problems":
-        """Return the data sets of these rows."""
+        """Return the data sets of the rows with these indices."""
         return Problems(self.n, self.means[index], self.weights[index])
 
     def residual(self, theta: Array) -> Array:
@@ -178,14 +178,17 @@ def starts(n: Array, means: Array, weights: Array) -> Array:
 
 
 def jacobian(theta: Array, n: Array, weights: Array) -> Array:
-    """Return the weighted derivatives of X by (log L, s, k): shape (rows, sizes, 3)."""
+    """Return the derivatives of X by (log L, s, k), multiplied by `weights`: shape (rows, sizes, 3)."""
     curve = weights * usl_throughput(theta, n)
     demand = 1 + theta[:, 1, None] * (n - 1) + theta[:, 2, None] * n * (n - 1)
     return np.stack([curve, -curve * (n - 1) / demand, -curve * n * (n - 1) / demand], axis=2)
 
 
 def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Array:
-    """Return the parameters after one damped Gauss-Newton step, inside the limits; `problems` are solved together."""
+    """Return the parameters (rows, 3) after one damped Gauss-Newton step, inside the limits.
+
+    `theta` and `damping` have a row for each of `problems`; `limits` are the lower and the upper ends, (2, 3).
+    """
     lower, upper = limits
     derivatives = jacobian(theta, problems.n, problems.weights)
     gradient = np.einsum("rni,rn->ri", derivatives, problems.residual(theta))
@@ -206,10 +209,10 @@ _EXACT = 1 - 1e-12
 
 
 def solve_knee(n: Array, means: Array, weights: Array) -> tuple[Array, Array]:
-    """Minimise sum((weights (min(L n, C) - means))^2) over (L, C) for each row; arguments as in `solve`.
+    """Minimise sum((weights (min(L n, C) - means))^2) over (L, C) for each row.
 
-    C is infinite if no size lies on the ceiling, L if all do: the data only bound it from below. Returns parameters
-    (rows, 2) and sums of squares (rows,).
+    `n` are the sizes; `means` and `weights` are (rows, sizes). C is infinite if no size lies on the ceiling, L if all
+    do: the data only bound it from below. Returns parameters (rows, 2) and sums of squares (rows,).
     """
     squares = np.broadcast_to(weights**2, means.shape)
     solution, least = np.empty((len(means), 2)), np.full(len(means), np.inf)
@@ -256,7 +259,8 @@ LEAST_SHARE = -100.0
 def solve_gustafson(n: Array, means: Array, weights: Array, least: float) -> tuple[Array, Array]:
     """Minimise sum((weights (L (n - s (n - 1)) - means))^2) over (L, s) for each row, s from `least` to 1.
 
-    Arguments as in `solve`. Returns parameters (rows, 2) and sums of squares (rows,).
+    `n` are the sizes; `means` and `weights` are (rows, sizes). Returns parameters (rows, 2) and sums of squares
+    (rows,).
     """
     squares = np.broadcast_to(weights**2, means.shape)
     # X = L n + M (1 - n) with M = L s: two normal equations.
@@ -275,7 +279,7 @@ def solve_gustafson(n: Array, means: Array, weights: Array, least: float) -> tup
 
 
 def gustafson_jacobian(theta: Array, n: Array, weights: Array) -> Array:
-    """Return the weighted derivatives of X by (L, s) at one set of parameters: shape (sizes, 2)."""
+    """Return the derivatives of X by (L, s) at one set of parameters, multiplied by `weights`: shape (sizes, 2)."""
     lam, share = theta
     derivatives: Array = weights[:, None] * np.column_stack([n - share * (n - 1), -lam * (n - 1)])
     return derivatives

@@ -51,10 +51,10 @@ class BlockEffects:
     def level_errors(self, variance: float, scales: Array, random: np.random.Generator) -> Array:
         """Draw errors of the level's logarithm beyond the noise within blocks, one for each of `scales`.
 
-        `variance` is the noise variance within blocks; `scales` are its factors in the draws. The variance of block
-        means is drawn from its sampling distribution, less the part that the noise explains. This is a generalised
-        pivotal quantity (Weerahandi, "Generalized Confidence Intervals", Journal of the American Statistical
-        Association 88, 1993), as usual for variance components.
+        `variance` is the noise variance within blocks; `scales` are its factors in the draws. There must be at least
+        two blocks. The variance of block means is drawn from its sampling distribution, less the part that the noise
+        explains. This is a generalised pivotal quantity (Weerahandi, "Generalized Confidence Intervals", Journal of the
+        American Statistical Association 88, 1993), as usual for variance components.
         """
         between = float((self.effects**2).sum()) / random.chisquare(self.freedom, size=len(scales))
         explained = variance * scales * float((1 / self.runs).mean())
@@ -66,8 +66,9 @@ class BlockEffects:
 def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) -> tuple[BlockEffects, Array] | None:
     """Return the block effects, and for each run the factor of its block; None if they cannot be estimated.
 
-    `sizes`, `throughputs` and `blocks` have one entry per run. Not estimable: a run without a block, a single block,
-    blocks that share too few sizes, or no degree of freedom left.
+    Throughputs divided by these factors are free of the effects. `sizes`, `throughputs` and `blocks` have one entry per
+    run. Not estimable: a run without a block, a single block, blocks that share too few sizes, or no degree of freedom
+    left.
     """
     if any(block is None for block in blocks):
         return None
@@ -179,9 +180,10 @@ def gather(
     blocks: Sequence[object] | None = None,
     without: Collection[int] = (),
 ) -> Observations:
-    """Group (n, throughput) pairs by n; BadInput for numbers that are not positive and finite, or under 3 sizes.
+    """Group (n, throughput) pairs by n, ascending; with `blocks`, remove the blocks' effects if these can be estimated.
 
-    `blocks` names the block of each pair; `without` holds the indices of pairs to omit.
+    `blocks` names the block of each pair; `without` holds the indices of pairs to omit. BadInput for numbers that are
+    not positive and finite, for fewer than 3 or more than 500 sizes, and if no size is above 1.
     """
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
@@ -208,7 +210,7 @@ def gather(
 
 
 def _check(n: float, throughput: float, where: str) -> None:
-    """Raise BadInput for a size or throughput that is not positive and finite; `where` names the observation."""
+    """Raise BadInput for a size or throughput that is not positive and finite (1e-100 to 1e100); `where` names it."""
     for what, number in (("size", n), ("throughput", throughput)):
         if not _LEAST < number < 1 / _LEAST:
             raise BadInput(

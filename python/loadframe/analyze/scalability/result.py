@@ -45,7 +45,10 @@ class _Suspect:
 
 
 def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outlier, ...]:
-    """Return the runs to reject, the worst first; `fits` are all models fitted to all runs."""
+    """Return the runs to reject, the worst first; `fits` are all models fitted to all runs.
+
+    At most a fifth of the runs is rejected, and none of more than 500.
+    """
     outliers: list[Outlier] = []
     most = int(_MOST_SHARE * observations.total) if observations.total <= _MOST_RUNS else 0
     while len(outliers) < most:
@@ -140,7 +143,7 @@ class ModelFit:
         return high - low <= lam.value
 
     def as_dict(self) -> dict[str, Any]:
-        """Return parameters, AICc and R squared for JSON."""
+        """Return parameters with intervals, AICc and R squared for JSON; AICc and R squared may be null."""
         return {
             "parameters": {name: estimate.as_dict() for name, estimate in self.parameters.items()},
             "aicc": self.aicc,

@@ -35,7 +35,7 @@ def _runs_decide(
 
     `runs` pair names with deviations from the curve of the other runs. `models` and `peaks` are the answers with and
     without these runs; a peak is None if none is shown. `moved` are the parameters that leave their interval: name,
-    value with these runs, value without.
+    value with these runs, value without. `over` names the unit of sizes, such as nodes.
     """
     listed = ", ".join(
         f"{name} ({format_share(abs(deviation))} {'above' if deviation > 0 else 'below'} the curve of the others)"
@@ -65,7 +65,8 @@ def _models_alike(best: ModelName, others: Sequence[ModelName]) -> str:
 def _no_peak(kappa: float, low: float, high: float, least_peak: float, largest: float, over: str) -> str:
     """Return the cause: throughput does not peak up to the `largest` size.
 
-    `low` and `high` are the ends of kappa's interval; a peak lies above `least_peak`, if it exists.
+    `low` and `high` are the ends of kappa's interval; a peak lies above `least_peak`, if it exists. `over` names the
+    unit of sizes, such as nodes.
     """
     lead = "" if low > 0 else f"kappa {_kappa(kappa, high)} cannot be distinguished from 0: "
     beyond = f"; any peak lies above {format_count(least_peak)} {over}" if largest < least_peak < inf else ""
@@ -83,7 +84,7 @@ def _peak_open(
     """Return the sentence that the data neither show nor exclude a peak.
 
     `flat` are the models without a peak, `peak` is the USL's with the ends of its interval, `largest` the largest
-    measured size.
+    measured size. `kappa_high` is the upper end of kappa's interval. `over` names the unit of sizes, such as nodes.
     """
     value, low, high = peak
     if value > largest or not flat:
@@ -101,7 +102,10 @@ def _peak_open(
 
 
 def _ceiling_may_fall(ceiling: CeilingChange | None, over: str) -> str:
-    """Return the cause: throughput may fall beyond the knee, by the change along its `ceiling`."""
+    """Return the cause: throughput may fall beyond the knee, by the change along its `ceiling`.
+
+    `ceiling` is None with too few sizes beyond the knee. `over` names the unit of sizes, such as nodes.
+    """
     if ceiling is None:
         return "too few sizes lie beyond the knee to decide whether throughput stays or falls there"
     change = ceiling.change
@@ -114,7 +118,10 @@ def _ceiling_may_fall(ceiling: CeilingChange | None, over: str) -> str:
 
 
 def _peak_too_far(peak: float, low: float, high: float, largest: float, over: str) -> str:
-    """Return the cause: the `peak` with its interval lies too far beyond the `largest` measured size."""
+    """Return the cause: the `peak` with its interval lies too far beyond the `largest` measured size.
+
+    `over` names the unit of sizes, such as nodes.
+    """
     return (
         f"the fitted peak, {format_count(peak)} {over} [{format_count(low)}, {_bound(high)}], is too far beyond the"
         f" largest measured size ({format_count(largest)}) to be claimed"
@@ -131,7 +138,10 @@ def _superlinear(model: ModelName, sigma: float, low: float, high: float) -> str
 
 
 def _poor_prediction(best: ModelName, error: float, largest: float, over: str) -> str:
-    """Return the cause: without the `largest` size, the model predicts it with this relative `error`."""
+    """Return the cause: without the `largest` size, the model predicts it with this relative `error`.
+
+    A positive error is a prediction above the measured value. `over` names the unit of sizes, such as nodes.
+    """
     return (
         f"fitted without {format_count(largest)} {over}, {_NAMES[best]} predicts it {format_share(abs(error))}"
         f" {'above' if error > 0 else 'below'} the measured value"
@@ -242,9 +252,10 @@ def warnings(
 ) -> tuple[Finding, ...]:
     """Return all warnings.
 
-    `possible` are the models that are not rejected, `candidate` is the USL's peak, `ceiling` the change along the
-    ceiling of the hard knee, `standing` the result about a peak from all runs. `robust` is the result without outliers,
-    and `names` are those of the runs.
+    `over` names the unit of sizes. `possible` are the models that are not rejected, `candidate` is the USL's peak, and
+    `ceiling` the change along the ceiling of the hard knee. `standing` is the result about a peak from all runs.
+    `robust` is the result without outliers, and `names` are those of the runs. `measured_at_one` is the mean throughput
+    at size 1, or None.
     """
     return (
         *_about_data(data, over),
@@ -257,7 +268,10 @@ def warnings(
 
 
 def _about_data(data: Observations, over: str) -> Iterator[Finding]:
-    """Yield findings about too few sizes and about sizes without repeated runs."""
+    """Yield findings about fewer than six sizes and about sizes without repeated runs.
+
+    `over` names the unit of sizes.
+    """
     if len(data.sizes) < _ENOUGH_SIZES:
         yield FEW_SIZES(sizes=len(data.sizes), over=over)
     if not data.is_replicated:
@@ -267,7 +281,10 @@ def _about_data(data: Observations, over: str) -> Iterator[Finding]:
 def _about_runs(
     best: ModelFit, standing: PeakStanding, candidate: Peak, robust: Robust | None, names: Sequence[str], over: str
 ) -> Iterator[Finding]:
-    """Yield a finding if the model, the peak or a parameter depends on the rejected runs."""
+    """Yield a finding if the model, the peak or a parameter depends on the rejected runs.
+
+    `names` are those of all runs, `over` names the unit of sizes. Nothing without rejected runs (`robust` is None).
+    """
     if robust is None:
         return
     moved = [
@@ -299,7 +316,11 @@ def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[
 
 
 def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Finding]:
-    """Yield a finding if throughput grows faster than the size, or may do so."""
+    """Yield a finding if throughput grows faster than the size, or may do so.
+
+    It may if throughput per size at the largest size is over 5 % above that at the smallest. `over` names the unit of
+    sizes.
+    """
     sigma = best.parameters.get("sigma") or best.parameters.get("serial")
     if sigma and sigma.value < 0:
         yield SUPERLINEAR(model=best.name, sigma=sigma.value, low=sigma.low, high=sigma.high)
@@ -320,7 +341,11 @@ def _about_peak(
     ceiling: CeilingChange | None,
     standing: PeakStanding,
 ) -> Iterator[Finding]:
-    """Yield at most one finding about the peak, by the conclusion `standing`; none for a peak that the sizes show."""
+    """Yield at most one finding about the peak, by the conclusion `standing`; none for a peak that the sizes show.
+
+    `over` names the unit of sizes, `best` is the selected model. `possible` are the models that are not rejected,
+    `candidate` is the USL's peak, and `ceiling` the change along the ceiling of the hard knee.
+    """
     kappa, largest, n = models["usl"].parameters["kappa"], float(data.sizes[-1]), candidate.n
     if standing == "open" and USL.name not in possible:
         yield CEILING_MAY_FALL(ceiling=ceiling, over=over)
@@ -345,7 +370,11 @@ def _about_peak(
 
 
 def _about_curve(data: Observations, over: str, best: ModelFit, measured_at_one: float | None) -> Iterator[Finding]:
-    """Yield findings about lack of fit, poor extrapolation, and a fit that misses the measured throughput at 1."""
+    """Yield findings about lack of fit, poor extrapolation, and a fit that misses the measured throughput at 1.
+
+    The last two concern relative errors above 10 %. `over` names the unit of sizes. `measured_at_one` is None if not
+    measured.
+    """
     if best.lack_of_fit and best.lack_of_fit.p < _SIGNIFICANT:
         yield MISFIT(best=best.name, p=best.lack_of_fit.p)
     error = best.extrapolation_error

@@ -51,8 +51,8 @@ def _failed_level(
 ) -> str:
     """Return the sentence that the store failed at a level in `failed` of `total` runs.
 
-    `listed` names the failed runs; `included` of them are on the curves. `shown`: whether other runs of the level are
-    on the curves.
+    The level is the number of nodes and of clients, each None if unknown. `listed` names the failed runs; `included` of
+    them are on the curves. `shown`: whether other runs of the level are on the curves.
     """
     rest = "the curves include only the other runs" if shown else "the curves lack this level"
     if included:
@@ -72,7 +72,10 @@ FAILED_LEVEL = Rule(
 
 
 def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[Finding, ...]:
-    """Return a finding for each level at which the store failed in a run; `treatments` are those on the curves."""
+    """Return a finding for each level at which the store failed in a run, by nodes and clients in ascending order.
+
+    `treatments` are those on the curves.
+    """
     by_level: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in runs:
         by_level[run.treatment_key].append(run)
@@ -191,8 +194,9 @@ def phase_curves(
 ) -> PhaseCurves:
     """Return the analysis of one phase over runs that differ in nodes and clients only.
 
-    `scaling` is `weak` if data grow with the nodes. `attempts` are earlier attempts in which the store failed.
-    `operation` is the operation of the response times.
+    `others` are the levels of the other factors, `seed` is that of the resampling. `scaling` is `weak` if data grow
+    with the nodes. `attempts` are earlier attempts in which the store failed. `operation` is the operation of the
+    response times.
     """
     measured = points(runs, phase, operation, rate)
     treatments, noise = gather(measured)
@@ -263,7 +267,8 @@ def _curve(
     """Return the curve over nodes or clients (`over`) with its fit, or with the reason if a fit is refused.
 
     `size` returns the size of a point: its nodes or clients. `nodes` is the number of nodes of a curve over clients.
-    Runs whose throughput has no upper bound are left out.
+    `seed` is that of the resampling; `scaling` is `weak` if data grow with the size. Runs whose throughput has no upper
+    bound are left out.
     """
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
@@ -285,8 +290,9 @@ def _fit_within_bounds(
 ) -> ScalabilityFit:
     """Return the fit of the throughputs, with intervals that also cover fits of their upper bounds.
 
-    Upper bounds are fitted at all sizes, at the larger and at the smaller ones. `options` are those of `fit`. BadInput
-    if the fits disagree on the model or on the peak.
+    `used` are the points of the throughputs. Upper bounds are fitted at all sizes, at the larger and at the smaller
+    ones. `options` are those of `fit`. BadInput if the fits disagree on the model or on the peak, or if a fit is
+    impossible.
     """
     fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
     if all(point.stretch.is_exact for point in used):
@@ -334,7 +340,10 @@ def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
-    """Return speed-up and efficiency relative to the first treatment; all have a known number of nodes."""
+    """Return speed-up and efficiency of the best treatments relative to the first, the one with the fewest nodes.
+
+    All have a known number of nodes. `noise` is that of all treatments.
+    """
     first = best[0]
     rows = []
     for treatment in best:
@@ -423,7 +432,10 @@ def curves_over(folder: RecordedExperiment) -> tuple[CurveOver, ...]:
 
 
 def _factor_curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericLevels) -> CurveOver:
-    """Return the curve of one phase over one factor: a line for each combination of the other factors' levels."""
+    """Return the curve of one phase over one factor: a line for each combination of the other factors' levels.
+
+    Lines with one level or without any figure are left out, and so are confirmation runs.
+    """
     # Confirmation runs repeat the winner because it won, so they are a biased sample of its treatment.
     runs = [run for run in folder.used if run.phase(phase) and not run.id.startswith(CONFIRM)]
     operation, rate = main_operation(runs, phase), rate_of(folder.description)

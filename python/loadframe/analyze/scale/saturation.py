@@ -67,10 +67,10 @@ _POOLS = ("search", "write", "get")
 
 
 def _bend(nodes: int | None, clients: int, fewest: int, effective: float, reasons: Sequence[str]) -> str:
-    """Return the sentence that throughput bends over the clients, with the saturated resources, the strongest first.
+    """Return the sentence that throughput bends over the clients, with the saturated resources in `reasons`.
 
-    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of
-    the `fewest` clients.
+    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of the
+    `fewest` clients. `nodes` is None if unknown.
     """
     at = f"at {format_nodes(nodes)} " if nodes else ""
     seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
@@ -84,9 +84,9 @@ BEND = Rule("bend", _bend, "{advice}")
 def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Finding | None:
     """Return a finding on throughput that bends over the clients, with saturated resources; None if it does not bend.
 
-    The runs are at one number of nodes. The function examines the `best` treatment, and larger numbers of clients for a
-    saturated generator. If the generator limits the best throughput (no upper bound), it examines the best of the
-    others.
+    It bends if it grows to at most 80 % of linear growth from the fewest clients. The runs are at one number of nodes.
+    The function examines the `best` treatment, and larger numbers of clients for a saturated generator. If the
+    generator limits the best throughput (no upper bound), it examines the best of the others.
     """
     known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
     ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
@@ -232,7 +232,10 @@ class Calibration:
 
 
 def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
-    """Return a run's number of clients with its throughput and the CPU shares of its least and most busy node."""
+    """Return a run's number of clients with its throughput and the CPU shares of its least and most busy node.
+
+    Only the number is known if the run did not reach the phase, or if its throughput has no upper bound.
+    """
     clients, entry = run.clients(phase) or 0, run.phase(phase)
     # A throughput without an upper bound does not show whether more clients would increase it.
     if entry is None or not isfinite(run.figure(phase, rate.name).high):
@@ -242,10 +245,11 @@ def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> Clie
 
 
 def next_clients(trials: Sequence[ClientsTried]) -> int | None:
-    """Return the next number of clients, twice the last one; None if the search is finished.
+    """Return the next number of clients, twice the last one (1 without trials); None if the search is finished.
 
-    It is finished if a node is overloaded, if the last doubling gained less than 5 %, or if the last two runs were
-    invalid: one may have been disturbed, two mean that the generator is the limit.
+    It is finished if a node is overloaded, if the last doubling gained less than 5 %, or if more than 4096 would be
+    next. It is also finished if the last two runs were invalid: one may have been disturbed, two mean that the
+    generator is the limit.
     """
     if not trials:
         return 1
@@ -268,7 +272,10 @@ def every_clients() -> list[int]:
 
 
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
-    """Return the largest number of clients with every node from 20 % to 90 % busy, or None without CPU limits."""
+    """Return the largest number of clients with every node from 20 % to 90 % busy, or None without CPU limits.
+
+    If no number meets this, `clients` of the result is None, and its shares are the extremes of all trials.
+    """
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:
         return None

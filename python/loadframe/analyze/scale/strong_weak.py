@@ -38,7 +38,10 @@ class Law:
     model: ModelFit
 
     def speedup(self, nodes: float, fewest: float = 1.0) -> Estimate:
-        """Return the law's ratio of throughput on `nodes` nodes to that on the fewest."""
+        """Return the law's ratio of throughput on `nodes` nodes to that on the fewest.
+
+        The interval follows from that of the parameters; it is 0 to infinity if the serial share is unbounded.
+        """
         value = self._ratio(self.model.point.theta, nodes, fewest)
         if len(self.model.parameters) > 2:
             draws = self.model.spread.theta
@@ -67,7 +70,7 @@ class Law:
         return math.inf if math.isnan(above) else above / below
 
     def as_dict(self, nodes: int | None) -> dict[str, Any]:
-        """Return the law for JSON, with the lost share of the run on `nodes` nodes."""
+        """Return the law for JSON, with the lost share of the run on `nodes` nodes (null if `nodes` is None)."""
         return {
             "name": self.name,
             "possible": self.possible,
@@ -101,7 +104,7 @@ class CurvePair:
     refusal: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
+        """Return phase, levels, speed-ups, laws and the ratio of speed-ups for JSON; missing figures are null."""
         strong = self.curves["strong"]
         return {
             "phase": strong.phase,
@@ -132,7 +135,7 @@ class StrongAndWeak:
     differing: tuple[Difference, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the analysis for JSON."""
+        """Return the names of both experiments, their curves, differences and excluded runs for JSON."""
         documents = {scaling: excluded_document(sweep.folder) for scaling, sweep in self.sweeps.items()}
         return {
             **{scaling: sweep.folder.description["experiment"] for scaling, sweep in self.sweeps.items()},
@@ -221,7 +224,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
 
 
 def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
-    """Return the ratio of two independent positive estimates, and its interval from theirs.
+    """Return the ratio of two independent positive estimates, `above` divided by `below`, with its interval.
 
     0 to infinity if an end is unbounded or 0. Method of variance estimates recovery, on logarithms: Zou and Donner,
     "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008.

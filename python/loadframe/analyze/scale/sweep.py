@@ -124,7 +124,10 @@ class Tiers:
 
 
 def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
-    """Return the waiting times of a phase's sound runs; empty if no response reported a part's time."""
+    """Return the waiting times of a phase's sound runs of services (family `http`), by size.
+
+    Empty if no response reported a part's time.
+    """
     by_size: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
     for run in runs:
         if run.sound and run.run and run.manifest.store.family == _SERVICES:
@@ -176,7 +179,7 @@ class Shape:
 def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
     """Return the shapes that share their total of CPUs with another shape, few large nodes first.
 
-    Empty unless nodes and the nodes' CPU limit are factors.
+    Empty unless nodes and the nodes' CPU limit are factors; open loads are left out.
     """
     by_phase: dict[str, list[Treatment]] = defaultdict(list)
     for curve in curves:
@@ -232,7 +235,7 @@ class Sweep:
     tiers: tuple[Tiers, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the analysis for JSON."""
+        """Return experiment, curves, shapes with equal CPUs, runs and excluded runs for JSON; tiers if any waited."""
         return {
             "experiment": self.folder.description["experiment"],
             "question": self.folder.description.get("question"),
@@ -256,7 +259,10 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken.
+
+    The kind of the experiment is not checked.
+    """
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
@@ -286,6 +292,9 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
-    """Return each combination of the levels of all factors but nodes and clients; each has separate curves."""
+    """Return each combination of the levels of all factors but nodes and clients; each has separate curves.
+
+    Without other factors, it is one empty combination.
+    """
     factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

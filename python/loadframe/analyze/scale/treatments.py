@@ -73,13 +73,19 @@ class Noise:
         return Estimate(value, max(value - half, 0.0), value + half)
 
     def ratio(self, above: list[float], below: list[float]) -> Estimate:
-        """Return the ratio of two means with its 95 % interval; the logarithms are treated as independent."""
+        """Return the ratio of two means, `above` divided by `below`, with its 95 % interval.
+
+        The logarithms are treated as independent. The interval is 0 to infinity if no treatment was repeated.
+        """
         value = fmean(above) / fmean(below)
         error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below)))
         return on_log_scale(value, half_width(error, self.freedom))
 
     def half_width(self, runs: int) -> float:
-        """Return the half-width of the 95 % interval of a mean of `runs` runs, relative to the mean."""
+        """Return the half-width of the 95 % interval of a mean of `runs` runs, relative to the mean.
+
+        Infinite if no treatment was repeated.
+        """
         return half_width(self.relative_error(runs), self.freedom)
 
     def or_own(self, values: Sequence[float]) -> "Noise":
@@ -197,7 +203,10 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
 
 
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
-    """Return the relative spread of repeated runs about their treatments' means; each group is one treatment."""
+    """Return the relative spread of repeated runs about their treatments' means; each group is one treatment.
+
+    Groups of one run and those with a mean of 0 or less do not count; without others, the spread is infinite.
+    """
     squares, freedom = 0.0, 0
     for group in groups:
         values = np.array(group)
@@ -208,7 +217,10 @@ def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
-    """Return the treatments, by size in ascending order, and their common noise; unusable points are left out."""
+    """Return the treatments, by size in ascending order, and their common noise.
+
+    Unusable points and those with a throughput of 0 are left out.
+    """
     by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.usable and point.throughput > 0:
@@ -286,7 +298,7 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
 
 
 def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
-    """Return the ratio of two chosen treatments' throughputs.
+    """Return the ratio of two chosen treatments' throughputs, `above` divided by `below`.
 
     The interval covers the uncorrected throughputs and the bounds of both.
     """
@@ -296,10 +308,10 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
 
 
 def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
-    """Return the ratio of two treatments' p99 (geometric means), paired by block; None if one is unknown.
+    """Return the ratio of two treatments' p99 (geometric means), `above` divided by `below`, paired by block.
 
-    Only their own runs show the noise, because p99 varies far more near the capacity than below it. The lower bounds of
-    the runs widen the interval.
+    None if one is unknown. Only their own runs show the noise, because p99 varies far more near the capacity than below
+    it. The lower bounds of the runs widen the interval.
     """
     runs: list[Observation] = []
     lows: list[Stretch] = []
@@ -316,7 +328,7 @@ def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
 
 
 def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
-    """Return the ratio of two chosen treatments, paired by block.
+    """Return the ratio of two chosen treatments, `above` divided by `below`, paired by block; both are among `chosen`.
 
     A block affects all of its runs alike, so ratios within a block are free of its effect. All chosen treatments
     contribute to the estimates of blocks and noise. With too few of them the common spread of all treatments is used,
@@ -360,7 +372,8 @@ def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Ra
 def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
     """Return the widest relative half-width of a 95 % interval over the treatments of the runs.
 
-    The measure is throughput, or for open loads the median response time. Infinite if a treatment has no value.
+    The measure is throughput, or for open loads the median response time. Infinite if a treatment has no value, or if
+    none is repeated.
     """
     measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)

@@ -179,7 +179,7 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
 
 
 def _about_failures(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
-    """Yield a finding if more requests of a run failed than the validity rule for errors allows."""
+    """Yield a finding if over 1 % of the requests of an operation failed in a run."""
     shares = [(largest_failed_share(run, phase), run) for run in usable]
     failing = [(share, run) for share, run in shares if share > ERROR_LIMIT]
     if failing:
@@ -190,7 +190,10 @@ def _about_failures(usable: Sequence[RecordedRun], phase: str) -> Iterator[Findi
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
-    """Yield findings about an open load, and about a fixed number of clients on several numbers of nodes."""
+    """Yield findings about an open load, and about a fixed number of clients on several numbers of nodes.
+
+    `by_nodes` has the runs by number of nodes.
+    """
     streams = [stream for run in usable for stream in run.streams(phase)]
     if any(stream.is_open for stream in streams):
         yield OPEN_LOAD(phase=phase)
@@ -200,7 +203,10 @@ def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phas
 
 
 def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
-    """Yield findings about replicas that do not fit on the nodes, and shards that do not divide evenly."""
+    """Yield findings about replicas that do not fit on the nodes, and shards that do not divide evenly.
+
+    `by_nodes` has the runs by number of nodes.
+    """
     uneven: dict[int, list[int]] = defaultdict(list)
     clipped: dict[int, list[int]] = defaultdict(list)
     for nodes, runs in by_nodes.items():
@@ -218,7 +224,11 @@ def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Findi
 
 
 def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
-    """Yield a finding if nodes read from storage at some numbers of nodes and hardly at others."""
+    """Yield a finding if nodes read from storage at some numbers of nodes and hardly at others.
+
+    `by_nodes` has the runs by number of nodes. More than 1 MiB/s on average counts as reading, less than a tenth of
+    that as hardly.
+    """
     rates = {}
     for nodes, runs in by_nodes.items():
         read = [value for run in runs for value in samples(run, phase, "node:", "process.read")]
@@ -230,7 +240,11 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
 
 
 def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
-    """Yield findings about CPU time per request that grows with the nodes, and about one busy node among idle ones."""
+    """Yield findings about CPU time per request that grows with the nodes, and about one busy node among idle ones.
+
+    `usable` are the runs of the phase, `best` has one treatment per number of nodes. A growth by up to 25 % has no
+    finding.
+    """
     by_id = {run.id: run for run in usable}
     runs = {
         treatment.nodes or 1: [(by_id[point.run], point.throughput / point.per_request) for point in treatment.points]
@@ -258,7 +272,10 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
 def _about_machine(
     usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
 ) -> Iterator[Finding]:
-    """Yield findings about shared or too few cores, stolen processor time, varying speed and a busy machine."""
+    """Yield findings about shared or too few cores, stolen processor time, varying speed and a busy machine.
+
+    `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
+    """
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, limits = manifest.store, manifest.store.limits

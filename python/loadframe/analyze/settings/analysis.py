@@ -93,7 +93,10 @@ class Settings:
 
 
 def read_settings(path: Any) -> Settings:
-    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of a settings experiment's folder; BadInput if it is no experiment or is broken.
+
+    KeyError for an experiment of another kind.
+    """
     folder = read_experiment(path)
     return Settings(folder, tuple(analyse(folder.description, folder.counted)))
 
@@ -295,7 +298,10 @@ def _response(measure: Measure, design: _Designed, description: Mapping[str, Any
 
 
 def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
-    """Return the columns of the significant terms, with a row for each combination, or None without any."""
+    """Return the columns of the significant terms, with a row for each combination, or None without any.
+
+    `rows` has the level numbers of each combination.
+    """
     levels = rows.max(axis=0) + 1
     claimed = [fit.term for fit in response.model.terms if response.claimed(fit.term)]
     columns = [columns_of(rows, levels.tolist(), term, balanced=response.model.balanced) for term in claimed]
@@ -311,7 +317,10 @@ class _Failures:
         self._failed = failed
 
     def at(self, levels: Mapping[int, int]) -> tuple[int, int]:
-        """Return the number of failed runs and of all runs at these levels of some factors."""
+        """Return the number of failed runs and of all runs at these levels of some factors.
+
+        `levels` maps numbers of factors to numbers of their levels.
+        """
         failed, good = (
             sum(all(row[index] == level for index, level in levels.items()) for row in rows)
             for rows in (self._failed, self._rows)
@@ -319,7 +328,10 @@ class _Failures:
         return failed, failed + good
 
     def more_than_default(self, levels: Mapping[int, int]) -> bool:
-        """Return whether the share of failed runs is larger at these levels than at the factors' default levels."""
+        """Return whether the share of failed runs is larger at these levels than at the factors' default levels.
+
+        `levels` maps numbers of factors to numbers of their levels.
+        """
         (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
         return failed * max(total_before, 1) > before * max(total, 1)
 
@@ -329,8 +341,9 @@ def _without_survivors(
 ) -> tuple[RankedCombination, ...]:
     """Return the ranking with the combinations last at which the store failed, without a probability.
 
-    The runs that survive are a selection, so the ratio of such a combination is bounded on its good side only. If the
-    store failed at the default, the ratios of all others are bounded on their bad side only.
+    `rows` has the level numbers of each combination. The default keeps its place. The runs that survive are a
+    selection, so the ratio of such a combination is bounded on its good side only. If the store failed at the default,
+    the ratios of all others are bounded on their bad side only.
     """
 
     def failed(number: int) -> bool:
@@ -397,7 +410,8 @@ def _winner(
 ) -> Levels | None:
     """Return the best combination; None if it is the default or the store failed at it.
 
-    In a fraction, it combines the best level of each factor with a significant effect. `higher`: more is better.
+    The schemes `fraction` and `screening` combine the best level of each factor with a significant effect, if the store
+    did not fail more often there. The others take the first of `standings`. `higher`: more is better.
     """
     if scheme in _FRACTIONS and responses:
         levels = []
@@ -422,9 +436,10 @@ def _confirmation(
     at: Mapping[str, Any],
     objective: Measure,
 ) -> Comparison | None:
-    """Return the comparison of the winner's confirmation runs with those of the default.
+    """Return the comparison of the winner's confirmation runs with those of the default, at the size `at`.
 
-    None without a winner, without a usable run of the default, or with no run of the winner.
+    It has the kind of measure of `objective`, and p99. None without a winner, without a usable run of the default, or
+    with no run of the winner.
     """
     if winner is None:
         return None
@@ -448,7 +463,11 @@ def _doubts(
     factors: Mapping[str, Sequence[Any]],
     confirmation: Comparison | None,
 ) -> list[Finding]:
-    """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation."""
+    """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation.
+
+    `designed` are the runs of the design, without confirmation runs. Findings about effects concern the first of
+    `responses`.
+    """
     findings: list[Finding] = []
     treatments = {_key(run.treatment) for run in designed}
     usable = Counter(_key(run.treatment) for run in designed if run.survived)

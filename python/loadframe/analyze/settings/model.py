@@ -37,8 +37,10 @@ _NO_PART = 0.05
 def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *, balanced: bool) -> Array:
     """Return the columns of a term: for one factor one per level except the default, for several their products.
 
-    If `balanced`, columns sum to zero over the levels (the default is -1, so two levels are -1 and +1), and a main
-    effect is the mean over the other factors. Otherwise columns are 0 and 1, and it is the effect of the level alone.
+    `rows` has the number of each factor's level for each run (0 is the default), `levels` the number of levels of each
+    factor, `term` the numbers of its factors. If `balanced`, columns sum to zero over the levels and a main effect is
+    the mean over the other factors; the default is -1, so two levels are -1 and +1. Otherwise columns are 0 and 1, and
+    it is the effect of the level alone.
     """
     product = np.ones((len(rows), 1))
     for index in term:
@@ -53,8 +55,9 @@ def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *
 def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balanced: bool) -> list[Term]:
     """Return main effects, and interactions of two and three factors if all of that size can be estimated.
 
-    A fraction whose interactions are aliased with each other has main effects only. Factors with one level have no
-    terms. `balanced` selects the coding of `columns_of`.
+    A term has the numbers of its factors. `rows` has the level numbers of each run, `levels` the number of levels of
+    each factor. A fraction whose interactions are aliased with each other has main effects only. Factors with one level
+    have no terms. `balanced` selects columns that sum to zero over the levels, else columns of 0 and 1.
     """
     factors = [index for index in range(len(levels)) if levels[index] > 1]
     terms: list[Term] = [(index,) for index in factors]
@@ -83,8 +86,8 @@ def aliases(
     """Return the interactions of two and three factors that are aliased with each estimated term.
 
     The alias matrix (X'X)^-1 X'Z of Box and Wilson, "On the experimental attainment of optimum conditions" (Journal of
-    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. Empty
-    for factors of more than two levels.
+    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. Parts
+    up to 0.05 are left out. Empty for factors of more than two levels.
     """
     distinct = np.unique(rows, axis=0)
     factors = [index for index in range(len(levels)) if levels[index] > 1]
@@ -253,9 +256,10 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
 
 
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
-    """Return the fit in which the last `failed` runs have the worst value and open the intervals of their effects.
+    """Return the fit of data whose last `failed` runs failed; these open the intervals of effects on which they bear.
 
-    `higher` says whether more is better. A term is significant only if the bounded end of an effect excludes 0.
+    The caller has given these runs the worst response. `higher` says whether more is better. A term is significant only
+    if the bounded end of an effect excludes 0.
     """
     model = fit_model(data)
     if not failed:
@@ -299,7 +303,7 @@ class _Stratum:
 
 
 def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
-    """Return the fit of terms after projecting out `nuisance`, the number of the block or cluster of each run.
+    """Return the fit of terms to `response` after projecting out `nuisance`, the block or cluster number of each run.
 
     `columns` are those of each term, `units` is the number of independent values, `lenth` allows Lenth's method.
     """
@@ -384,8 +388,9 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
     """Return each level against the default, and the interactions of pairs of two-level factors.
 
-    Contrasts that the runs do not determine are left out. Without degrees of freedom, half-widths follow Lenth's
-    method. `balanced` says how the columns are coded, as in `columns_of`.
+    `levels` is the number of levels of each factor. Contrasts that the runs do not determine are left out. Without
+    degrees of freedom, half-widths follow Lenth's method. `balanced`: columns sum to zero over the levels, else they
+    are 0 and 1.
     """
     lenth = None if stratum.freedom else _lenth(stratum)
     contrasts = []

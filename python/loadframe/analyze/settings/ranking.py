@@ -48,10 +48,11 @@ def rank(
 ) -> list[RankedCombination]:
     """Return the standing of each combination against combination 0, best first; empty if the default was not run.
 
-    `logs` are logarithms of the response; `higher` says whether more is better. `effects` are the columns of the
-    significant terms, with a row for each combination by its number; values shrink towards their prediction. `results`
-    is the number of such rankings in the report. Without significant terms, the probabilities account for the choice
-    among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
+    `combinations` (numbers), `blocks` and `logs` have one entry per run. `logs` are logarithms of the response;
+    `higher` says whether more is better. `effects` are the columns of the significant terms, with a row for each
+    combination by its number; values shrink towards their prediction. `results` is the number of such rankings in the
+    report. Without significant terms, the probabilities account for the choice among all of their combinations (Sidak
+    1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():

@@ -92,11 +92,12 @@ def judge(
 ) -> Verdict:
     """Return the verdict on a run's measured phases.
 
-    `deviations` tell how the cluster differed from its treatment, `lost` which nodes did not survive the load,
-    `failure` how the generator failed. `failures` are failures of the store outside its answers: lost documents, say.
+    `deviations` and `lost` are sentences: how the cluster differed from its treatment, and which nodes did not survive
+    the load. `failure` says how the generator failed. `failures` are failures of the store outside its answers: lost
+    documents, say.
 
-    `stored` are the events of sources that the store has. None may be missing, unless the source may repeat events or
-    a node was killed on purpose.
+    `stored` are the events of sources that the store has. None may be missing, unless the source may repeat events or a
+    node was killed on purpose.
 
     If the cluster was changed on purpose (`disturbed`), rules about effects of the change are not judged.
     """
@@ -174,7 +175,10 @@ def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
 
 
 def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
-    """Return the growth of each operation with response times that grew with the number of documents."""
+    """Return the growth of each operation with response times that grew with the number of documents.
+
+    Growth with an uncertain number of documents is left out.
+    """
     known = {name: operation.growth for name, operation in phase.operations.items()}
     return {name: growth for name, growth in known.items() if growth and growth.held and growth.grows}
 
@@ -207,7 +211,7 @@ _NAMED = 3
 
 @detector
 def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
-    """Yield a finding for each busy machine on which other programs used more than 5 % of the CPU time."""
+    """Yield a finding for each machine over 80 % busy on which other programs used more than 5 % of the CPU time."""
     for used in phase.programs:
         if used.share > rules.CONTENDED_LIMIT and used.busy > rules.BUSY_LIMIT:
             largest = [f"{name} {format_share(share)}" for name, share in [*used.programs.items()][:_NAMED]]
@@ -222,7 +226,7 @@ def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _sources(phase: JudgedPhase) -> Iterator[Finding]:
-    """Yield findings about events that are left over, and about busy threads that read a source."""
+    """Yield findings about events that are left over, and about threads over 80 % busy that read a source."""
     name, sources = phase.summary.name, phase.summary.sources.items()
     for source, figures in sources:
         if figures.left_over:
@@ -272,7 +276,7 @@ def _name(rank: RankFigures) -> str:
 def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
     """Yield findings about the generator: CPU, waits, network, lateness, lag, stalls, achieved rate, backlog.
 
-    `place` is empty, or names the rank in sentences: ` on rank 3 (m2)`.
+    The limits are those in `rules`. `place` is empty, or names the rank in sentences: ` on rank 3 (m2)`.
     """
     name, figures = phase.summary.name, phase.generator
     where = {"phase": name, "place": place}
@@ -370,7 +374,10 @@ def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _requests(judged: JudgedPhase) -> Iterator[Finding]:
-    """Yield findings about operations with no answer, too many failures or too many dropped requests."""
+    """Yield findings about operations with no answer, over 1 % failures, or over 0.1 % dropped requests.
+
+    Operations that users skip in their journeys may have no answer.
+    """
     phase = judged.summary
     has_users = any(stream.users is not None for stream in phase.streams)
     has_requests = any(operation.requests + operation.in_flight_at_end for operation in phase.operations.values())

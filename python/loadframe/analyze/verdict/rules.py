@@ -145,7 +145,10 @@ def lateness_limit(response: float) -> float:
 
 
 def lag_limit(response: float) -> float:
-    """Return the largest acceptable p99 of event-loop lag, s, by `response`, the p99 of response times, s."""
+    """Return the largest acceptable p99 of event-loop lag, s: the larger of 1 ms and 5 % of `response`.
+
+    `response` is the p99 of response times, s.
+    """
     return max(LAG_LIMIT, LATENESS_SHARE * response)
 
 
@@ -167,7 +170,10 @@ _MORE_THREADS = "give the generator more threads (--threads, or threads in the e
 
 
 def _unless_stolen(remedy: str) -> Callable[[float], str]:
-    """Return a function of the stolen share of processor time, which returns `remedy` if it is at most 1 %."""
+    """Return a function of the stolen share of processor time, which returns `remedy` if it is at most 1 %.
+
+    Above 1 %, it returns the advice to measure without other guests of the host.
+    """
 
     def sentence(stolen: float) -> str:
         """Return the remedy; `stolen` is the share of processor time that the hypervisor took."""
@@ -179,7 +185,11 @@ def _unless_stolen(remedy: str) -> Callable[[float], str]:
 
 
 def _late(phase: str, place: str, lateness: float, response: float, stolen: float) -> str:
-    """Return the cause: requests were sent late; `lateness` and `response` are 99th percentiles, s."""
+    """Return the cause: requests were sent late; `lateness` and `response` are 99th percentiles, s.
+
+    `place` is empty, or names the rank: ` on rank 3 (m2)`. `stolen` is the share of processor time that the hypervisor
+    took.
+    """
     share = share_beside(lateness / response, LATENESS_SHARE)
     return (
         f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)}, {share} of the p99 response"
@@ -199,8 +209,9 @@ def _loop_lag(
 ) -> str:
     """Return the cause: event loops lagged; `lag` and `response` are 99th percentiles, s.
 
-    `others`, `stolen` and `busiest` are shares: of the machine for other programs, of processor time that the
-    hypervisor took, and of a core for the busiest generator thread.
+    `place` is empty, or names the rank: ` on rank 3 (m2)`. `others`, `stolen` and `busiest` are shares: of the machine
+    for other programs, of processor time that the hypervisor took, and of a core for the busiest generator thread.
+    `cpus` is the number of logical CPUs. Unknown `others` count as 0 and unknown `cpus` as 1.
     """
     limit, share = lag_limit(response), lag / response
     relation = f"{share_beside(share, LATENESS_SHARE)} of"
@@ -222,7 +233,12 @@ def _loop_lag(
 
 
 def _lag_causes(stolen: float, others: float | None, cpus: int | None, busiest: float) -> list[str]:
-    """Return the names of the figures that explain lag, because they are above their limits; see `_loop_lag`."""
+    """Return the names of the shares that explain lag, of `others`, `stolen` and `busiest`.
+
+    `others` is the share of the machine that other programs used (limit 20 %), `stolen` the share of its processor time
+    that the hypervisor took (limit 1 % / `cpus`). `busiest` is the share of its core that the busiest generator thread
+    used (limit 50 %). Unknown `others` count as 0 and unknown `cpus` as 1.
+    """
     above = {
         "others": (others or 0.0) > OTHERS_LIMIT,
         "stolen": stolen * (cpus or 1) > STOLEN_SHARE,
@@ -234,7 +250,12 @@ def _lag_causes(stolen: float, others: float | None, cpus: int | None, busiest: 
 def _lag_remedy(
     stolen: float, others: float | None = None, cpus: int | None = None, busiest: float = 0.0, threads: int = 1
 ) -> str:
-    """Return a remedy for each cause of lag; the parameters are as in `_loop_lag`."""
+    """Return a remedy for each cause of lag, or for other processes if no cause is known.
+
+    `others`, `stolen` and `busiest` are shares: of the machine for other programs, of processor time that the
+    hypervisor took, and of a core for the busiest generator thread. `cpus` is the number of logical CPUs, `threads`
+    that of the generator's threads.
+    """
     remedies = {
         "others": "stop other programs on this machine",
         "stolen": "use a machine of your own, or repeat when other guests of its host are idle",
@@ -247,7 +268,11 @@ def _lag_remedy(
 
 
 def _stalled(phase: str, place: str, longest: float, away: float, stolen: float) -> str:
-    """Return the cause: the generator stalled for `longest` s at most, and for a share `away` of the time."""
+    """Return the cause: the generator stalled for `longest` s at most, and for a share `away` of the time.
+
+    `place` is empty, or names the rank: ` on rank 3 (m2)`. `stolen` is the share of processor time that the hypervisor
+    took.
+    """
     return (
         f"in phase {phase}{place} the generator stalled for up to {duration_beside(longest, STALL_LIMIT)} at a time,"
         f" and for {share_beside(away, AWAY_LIMIT, 1)} of the time in total (limits {format_duration(STALL_LIMIT)} and"

@@ -29,7 +29,10 @@ _IN_FLIGHT_DEVIATIONS = 3
 
 
 def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
-    """Return the figures of each rank from the outcome of a phase; empty if one process generated the load."""
+    """Return the figures of each rank from the outcome of a phase; empty if one process generated the load.
+
+    Shares that were not sampled are 0.
+    """
     # Shares are None if the phase was too short for samples.
     return tuple(
         RankFigures(
@@ -66,7 +69,7 @@ def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
 def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: int) -> GeneratorFigures:
     """Return the figures of a rank in the form of a generator with `threads` threads.
 
-    Stolen and throttled time are those of its machine, and None if `machine` is.
+    Stolen and throttled time are those of its machine, and None if `machine` is. Figures that a rank lacks are None.
     """
     return GeneratorFigures(
         threads=threads,
@@ -85,7 +88,8 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
 def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list[tuple[RankFigures, float]]:
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
-    `clients` is the number of clients of all ranks, if it is fixed. Empty if the ranks have too few requests for a
+    The share is a rank's work divided by the median work, or the median time divided by its time; a straggler is below
+    2/3. `clients` is the number of clients of all ranks, if it is fixed. Empty if the ranks have too few requests for a
     judgement.
     """
     if clients is not None and clients < len(ranks):
@@ -158,7 +162,10 @@ def generator_figures(
 
 
 def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
-    """Return the worst value of each figure over several phases: the smallest achieved share, else the largest."""
+    """Return the worst value of each figure over several phases: the smallest achieved share, else the largest.
+
+    Unknown values are left out.
+    """
 
     def worst(values: Iterable[float | None]) -> float | None:
         """Return the largest known value; None if all are None."""
@@ -183,7 +190,7 @@ def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
 
 
 def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
-    """Return the samples from `start` until `end`, s since the run began."""
+    """Return the samples from `start` until `end`, without it, in s since the run began; both are 0.5 ms earlier."""
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
     time = telemetry["time"]
     return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
@@ -234,7 +241,11 @@ def other_programs(telemetry: pa.Table, start: float, end: float) -> list[OtherP
 
 
 def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
-    """Return the greatest share of time that a worker spent on `metric`: over the window, and in one second."""
+    """Return the greatest share of time that a worker spent on `metric`: over the window, and in one second.
+
+    `watched` is telemetry of the window, `metric` a time in s, such as `cpu_seconds`. Seconds cut to under 0.5 s do not
+    count for the second share. Both are 0 without samples.
+    """
     rows = watched.filter(pc.starts_with(watched["source"], "generator:"))
     mean = peak = 0.0
     for worker in pc.unique(rows["source"]).to_pylist():
@@ -288,8 +299,8 @@ def done_in_window(
 ) -> float | None:
     """Return requests done in a window divided by requests due in it; None if none was due or it is too short.
 
-    The window begins after `warmup` s and lasts `measured_for` s. `unanswered` requests were due and never done.
-    Requests may be held back on purpose for `waiting` s.
+    `rows` are those of the series, warm-up included. The window begins after `warmup` s and lasts `measured_for` s.
+    `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s.
 
     Some requests are in flight at the end of any window. If one response time, or the variation of their number,
     explains all missing requests, the share is raised, to at most 1.
@@ -323,7 +334,8 @@ def done_in_window(
 def _in_flight(rows: pa.Table, measured_for: float) -> float:
     """Return the mean requests in flight if each takes its operation's normal response time, by Little's law.
 
-    The normal one is the shortest median of a second, which a backlog or a cold start does not lengthen.
+    The normal one is the shortest median of a second, which a backlog or a cold start does not lengthen. `rows` are
+    those of the series, `measured_for` is the length of the window, s, above 0.
     """
     answered = rows.filter(pc.and_(pc.equal(rows["segment"], "measure"), pc.is_valid(rows["response_p50"])))
     keys = [name for name in ("stream", "operation") if name in rows.column_names]
@@ -335,7 +347,8 @@ def _in_flight(rows: pa.Table, measured_for: float) -> float:
 def _done_later(rows: pa.Table, warmup: float) -> Array:
     """Return by row which share of the requests due in the warm-up's last, partial second was done after it.
 
-    It is assumed that they are done evenly until one response time after the warm-up, or until the second is over.
+    `rows` are those of the series; the warm-up lasts `warmup` s. It is assumed that requests are done evenly until one
+    response time after the warm-up, or until the second is over.
     """
     begun = warmup - math.floor(warmup)
     after = np.minimum(np.nan_to_num(rows["response_p50"].to_numpy(zero_copy_only=False).astype(float)), 1 - begun)

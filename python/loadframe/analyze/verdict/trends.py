@@ -67,7 +67,10 @@ class Steadiness:
 
 
 def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
-    """Return the steadiness of one-second throughputs of a measured window; None if it is shorter than 20 s."""
+    """Return the steadiness of one-second throughputs of a measured window; None if it is shorter than 20 s.
+
+    A window without successes is settled and without drift.
+    """
     seconds = len(throughput)
     if seconds < _LEAST_BATCHES:
         return None
@@ -104,7 +107,10 @@ def _mser(batches: npt.NDArray[np.float64], size: int) -> int:
 
 
 def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
-    """Return whether a cut of `cut` seconds, which moved the mean by `moved`, is more than noise of the rest."""
+    """Return whether a cut of `cut` seconds, which moved the mean by `moved`, is more than noise of the rest.
+
+    `kept` are the values after the cut.
+    """
     deviation = max(long_run_deviation(kept), _ROUNDED)
     error = deviation * math.sqrt(cut / ((cut + len(kept)) * len(kept)))
     freedom = max(effective_size(len(kept), lag_one(detrended(kept))) - 2, 1.0)
@@ -187,9 +193,10 @@ class Growth:
 
 
 def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
-    """Return the growth of response times (`means`, s) with documents; all arrays have one value a second.
+    """Return the growth of response times with documents, per 1,000 documents.
 
-    None if fewer than 20 seconds have answers, or if the number of documents did not change.
+    By second: `means` of response times, s, `counts` of answers, and `documents`. None if fewer than 20 seconds have
+    answers, or if the number of documents did not change.
     """
     answered = counts > 0
     if answered.sum() < LEAST_SECONDS or np.ptp(documents[answered]) <= 0:
@@ -220,7 +227,7 @@ def separable_from_time(documents: Array, weights: Array) -> bool:
 
 
 def _slope(means: Array, counts: Array, documents: Array, apart: bool) -> tuple[float, float]:
-    """Return the slope per document and the half-width of its 95 % interval; seconds without answers have weight 0.
+    """Return the slope, s per document, and the half-width of its 95 % interval; seconds without answers have weight 0.
 
     `apart`: estimate a linear trend in time as well, so that the slope excludes it.
     """

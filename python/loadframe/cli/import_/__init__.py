@@ -24,7 +24,7 @@ class Importers(Group):
     """The group of all importers: the modules of this package."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
-        """Import all importers, and return their names."""
+        """Import all importers, and return their names, sorted."""
         with interrupts.deferred():
             for module in pkgutil.iter_modules(__path__):
                 importlib.import_module(f"{__name__}.{module.name}")
@@ -32,7 +32,7 @@ class Importers(Group):
         return list(self.commands)
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
-        """Return the importer of this name; None if there is none."""
+        """Import all importers, and return that of this name; None for an unknown name."""
         self.list_commands(ctx)
         return self.commands.get(cmd_name)
 
@@ -56,7 +56,10 @@ Queries = Annotated[
 
 
 def output_of(output: Path | None, name: str) -> Path:
-    """Return the workload file to write; BadInput if it or its corpus exists."""
+    """Return the workload file to write, by default NAME.yaml.
+
+    BadInput if it exists, or its corpus next to it (STEM-documents.ndjson).
+    """
     from loadframe.workload.importers.imported import refuse_existing
 
     output = output or Path(f"{name}.yaml")

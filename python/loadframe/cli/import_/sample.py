@@ -89,7 +89,10 @@ def sample(
 
 
 def _origin(file: Path | None, context: typer.Context) -> "tuple[Origin, str]":
-    """Return the file to sample, or a function that opens the cluster, and the name of the file or collection."""
+    """Return the file to sample, or a function that opens the cluster, and the name of the file or collection.
+
+    BadInput unless exactly one file, or a collection of one cluster, is given.
+    """
     from loadframe.library.imports import require_one_origin
 
     given = context.params

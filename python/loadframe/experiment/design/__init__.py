@@ -28,7 +28,7 @@ class PlannedRun:
         return self.block
 
     def describe(self) -> dict[str, Any]:
-        """Return the run as JSON values."""
+        """Return the run as JSON values, with the keys `run` (the identifier), `block` and `treatment`."""
         return {"run": self.id, "block": self.block, "treatment": dict(self.treatment)}
 
 
@@ -45,5 +45,5 @@ class Design:
             yield tuple(group)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the runs as JSON values."""
+        """Return the runs in order as JSON values; see `PlannedRun.describe`."""
         return [run.describe() for run in self.runs]

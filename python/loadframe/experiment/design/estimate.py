@@ -48,7 +48,7 @@ def estimate(design: Design, experiment: Experiment) -> float:
 
 
 def least_estimate(design: Design, experiment: Experiment) -> float:
-    """Return the expected seconds if all automatic lengths are as short as possible."""
+    """Return the expected seconds as `estimate`, if all automatic lengths are as short as possible."""
     return sum(run_seconds(design, experiment, shortest_share(experiment)).values())
 
 
@@ -68,7 +68,7 @@ def shortest_share(experiment: Experiment) -> float:
 def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> dict[str, float]:
     """Return the expected seconds by run identifier; the first run of each cluster includes its start and preparation.
 
-    `share` scales the measured phases, as `shortest_share` returns it.
+    `share` scales the loads of the runs, as `shortest_share` returns it. BadInput as `Experiment.workload_at`.
     """
     seconds: dict[str, float] = {}
     # Repeated runs of a treatment have equal lengths.
@@ -89,7 +89,10 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
 
 
 def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level]) -> float:
-    """Return the expected seconds to start the cluster of a treatment, unless it exists, and to prepare it."""
+    """Return the expected seconds to start the cluster of a treatment, unless it exists, and to prepare it.
+
+    BadInput, with the position, for an unknown store or an invalid setting.
+    """
     from loadframe.cluster import Cluster
 
     workload = experiment.workload_at(treatment)
@@ -115,9 +118,9 @@ def length_is_known(experiment: Experiment) -> bool:
 
 
 def why_unknown(experiment: Experiment) -> str | None:
-    """Return why the length of the runs is only a lower bound. None: it is predictable.
+    """Return why the length of the runs is only a lower bound, or None if it is predictable.
 
-    It is not if users end a phase after a number of journeys, or if a phase ends after much work at an unknown rate.
+    It is a bound if a phase ends after a number of journeys, or after much work at an unknown rate.
     """
     measured = [] if experiment.file.duration is not None else [*experiment.measured]
     seen = set()
@@ -138,9 +141,9 @@ def why_unknown(experiment: Experiment) -> str | None:
 
 
 def length_text(seconds: float, known: bool, least: float | None = None) -> str:
-    """Return an estimate for display: `about 5 min`, or `at least 5 min` if the length is not known.
+    """Return an estimate in s for display: `about 5 min`, or `at least 5 min` if the length is not known.
 
-    With `least`, the shortest length of automatic runs: `2 min to 5 min`.
+    With `least`, the shortest length (s) with automatic lengths, and a known length: `2 min to 5 min`.
     """
     if known and least is not None and least < _RANGE * seconds:
         return f"{format_duration(least)} to {format_duration(seconds)}"
@@ -148,9 +151,9 @@ def length_text(seconds: float, known: bool, least: float | None = None) -> str:
 
 
 def resolved_seconds(phase: ResolvedPhase) -> float | None:
-    """Estimate the length of a resolved phase, s; corpora of unknown length count as empty.
+    """Estimate the length of a resolved phase with its warm-up, s; corpora of unknown length count as empty.
 
-    None if the phase ends with the journeys of its users.
+    Return None if the phase ends with the journeys of its users.
     """
     stops = [phase.stop, *({"journeys": stream.journeys} for stream in phase.streams if stream.journeys)]
     if any("journeys" in stop for stop in stops):
@@ -184,10 +187,10 @@ def phase_length(
     rate: float | None = None,
     **_: object,
 ) -> Length:
-    """Estimate the length of a phase at these levels (warm-up and duration in s, rate in 1/s); ignore other levels.
+    """Estimate the length of a phase with its warm-up at these levels (s; rate in 1/s); ignore other levels.
 
-    `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound. An automatic
-    length, and the wait for an empty queue, count with their upper limits.
+    A level of None is the phase's own. `known` is the rate of its earlier runs. Without it, a phase with much work has
+    only a lower bound. An automatic length, and the wait for an empty queue, count with their upper limits.
     """
     before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
@@ -232,7 +235,7 @@ def _of_work(phase: str, before: float, work: int, of: str, assumed: float, most
 
 
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
-    """Estimate the length of a generated source, s; 0 if its rate changes or it is endless."""
+    """Estimate the length of a generated source from its plan, s; 0 if its rate changes or it is endless."""
     rate, documents = generate["rate"], generate.get("documents") or 0
     if not generate["paced"]:
         return documents / INGEST_RATE
@@ -345,7 +348,10 @@ def walks_journeys(phase: Phase) -> bool:
 
 
 def least_seconds(phase: Phase) -> float:
-    """Return the mean time in seconds that users of a phase wait during their journeys, without response times."""
+    """Return the mean seconds that users of a phase wait during their journeys, without response times.
+
+    The maximum of its streams; 0 without users or a number of journeys.
+    """
     return max((_least(stream, stream.journeys or phase.journeys or 0) for stream in phase.named_streams), default=0.0)
 
 

@@ -51,7 +51,7 @@ MAX_RUNS = 20_000
 
 
 def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
-    """Return the content of `experiment.json`: the description and the runs in order."""
+    """Return the content of `experiment.json`: description, hash of the workload, text of the file, runs in order."""
     return {
         **experiment.describe(),
         "workload_sha256": experiment.workload.document.sha256,
@@ -85,7 +85,8 @@ def in_blocks(
 ) -> Design:
     """Return the design with all treatments in each block, in random order, with runs of one state consecutive.
 
-    With `mirrored`, every second block reverses the order of the block before (ABBA).
+    The experiment has the number of blocks (`repetitions`) and the seed of the order. With `mirrored`, every second
+    block reverses the order of the block before (ABBA). BadInput for more than the maximum number of runs.
     """
     refuse_too_many(experiment, len(treatments))
     states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
@@ -106,7 +107,7 @@ def in_blocks(
 
 
 def cluster_state(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
-    """Return the cluster state of a treatment: its name, and the levels of hard-to-change factors."""
+    """Return the cluster state of a treatment: its name (`one` if empty), and the levels of hard-to-change factors."""
     state = {factor.name: treatment[factor.name] for factor in factors if factor.hard and factor.name in treatment}
     return ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one", state
 
@@ -121,7 +122,7 @@ def refuse_too_many(experiment: Experiment, treatments: int) -> None:
 
 
 def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
-    """Return every combination of levels that the factors' expressions yield."""
+    """Return every combination of levels that the factors' expressions yield; the last factor varies fastest."""
     names = [factor.name for factor in factors]
     every = (dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors)))
     return [treatment for treatment in every if all(factor.takes(treatment) for factor in factors)]
@@ -172,7 +173,7 @@ def _label(name: str, level: Level) -> str:
 
 
 def full(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return every combination of levels, as indices, given the number of levels of each factor."""
+    """Return every combination of levels, as indices from 0, given the number of levels of each factor, in order."""
     return list(itertools.product(*(range(number) for number in levels)))
 
 
@@ -233,7 +234,7 @@ def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
 
 
 def _sums(columns: Sequence[int], most: int) -> set[int]:
-    """Return the levels of a treatment, by factor, that are not part of its cluster state."""
+    """Return the exclusive or of every set of 1 to `most` columns (bit masks); empty if `most` is below 1."""
     sums = set()
     for size in range(1, most + 1):
         for chosen in itertools.combinations(columns, size):
@@ -283,7 +284,8 @@ _CANDIDATES = 32
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
     """Return the next trial, as level indices, by tree-structured Parzen estimators (TPE).
 
-    `levels` has the number of levels of each factor, `trials` the earlier trials with their losses. Bergstra, Bardenet,
+    `levels` has the number of levels of each factor, `trials` the earlier trials with their losses. Trials without a
+    loss are ignored. Before eight have a loss, the trial is random. Bergstra, Bardenet,
     Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered
     levels. The score of a candidate is the product over factors of its level's share among good trials divided by its
     share among the others, with one pseudo-count per level. Untried candidates come first.
@@ -330,13 +332,17 @@ class StoppingRule:
     """Sequential stopping rule; call `ends` after each block in order."""
 
     def __init__(self, target: float, treatments: int) -> None:
-        """Take the relative half-width to reach, and the number of treatments in a block."""
+        """Take the relative half-width to reach (`target`, 0.05 for 5 %), and the number of treatments in a block."""
         self._target = target
         self._treatments = treatments
         self._narrow_since: int | None = None
 
     def ends(self, blocks: int, width: float) -> bool:
-        """Return whether to stop after `blocks` blocks with this widest half-width; remembers the first narrow one."""
+        """Return whether to stop after `blocks` blocks, whose widest relative half-width is `width`.
+
+        Remembers the first block with a width of at most the target. One or two treatments need at least 4 degrees of
+        freedom, and get 2 more blocks after it.
+        """
         few = self._treatments <= _FEW
         known = not few or (blocks - 1) * self._treatments >= _LEAST_FREEDOM
         if self._narrow_since is None and known and width <= self._target:
@@ -380,5 +386,5 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
 
 
 def with_repetitions(experiment: Experiment, repetitions: int) -> Experiment:
-    """Return the experiment with another number of repetitions; existing blocks do not change."""
+    """Return a copy of the experiment with another number of repetitions; existing blocks do not change."""
     return replace(experiment, file=experiment.file.model_copy(update={"repetitions": repetitions}))

@@ -25,7 +25,7 @@ class ComingClients(Model):
     most: Count
 
     def level(self) -> ClientLevel:
-        """Return the number of clients over time as stages."""
+        """Return the number of clients over time as stages: each number for `every` s, then the next at once."""
         stages = []
         for clients in range(self.from_, self.most, self.more):
             stages.append(ClientStage(to=clients, over=self.every))

@@ -38,7 +38,7 @@ def with_kind(document: Document, file: F) -> F:
 
 
 def scale_command(experiment: Experiment) -> ScaleCommand | None:
-    """Return the command that changes the number of nodes; None if the file has none."""
+    """Return the user's command that changes the number of nodes; None if the file has none. It is not checked."""
     store = experiment.file.store
     if store.scale_command is None:
         return None
@@ -68,7 +68,7 @@ def check_existing(experiment: Experiment) -> None:
 
 
 def _check_factors(experiment: Experiment) -> None:
-    """Refuse factors that an existing cluster cannot vary, and factors that contradict `data: reuse` or each other."""
+    """Raise BadInput for factors that an existing cluster cannot vary, or against `data: reuse` or each other."""
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
     for name in names:
@@ -88,7 +88,10 @@ def _check_factors(experiment: Experiment) -> None:
 
 
 def _check_settings(experiment: Experiment) -> None:
-    """Refuse settings that no running cluster of the store's kind can change."""
+    """Raise BadInput for settings that no running cluster of the store's kind can change.
+
+    Not checked if `store.kind` is a factor.
+    """
     file, factors = experiment.file, [factor.name for factor in experiment.factors]
     if "store.kind" in factors:
         return
@@ -136,13 +139,16 @@ def not_observed(experiment: Experiment) -> list[str]:
 
 
 def _is_hard(experiment: Experiment, name: str) -> bool:
-    """Return whether a factor `with.NAME` is a parameter that affects the data of the prepared phases."""
+    """Return whether the factor `name`, `with.NAME`, is a parameter that affects the data of the prepared phases."""
     parameter = name.removeprefix(WITH)
     return parameter in experiment.workload.shaping(experiment.prepared)
 
 
 def _check_nodes(experiment: Experiment) -> None:
-    """Refuse numbers of nodes that cannot be set, and expressions that use an unknown number."""
+    """Raise BadInput for numbers of nodes that cannot be set, and for expressions or transitions with unknown numbers.
+
+    Also raise it for a `scale_command` that is not usable.
+    """
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
     command = scale_command(experiment)
@@ -167,7 +173,7 @@ def _check_nodes(experiment: Experiment) -> None:
 
 
 def _check_steps(experiment: Experiment, file: ElasticFile) -> None:
-    """Refuse steps that an existing cluster does not allow, and policies or steps without their `scale_command`."""
+    """Raise BadInput for steps that an existing cluster does not allow, and for scaling without `scale_command`."""
     document, can_scale = experiment.document, file.store.scale_command is not None
     for name, transition in file.transitions.items():
         place = ("transitions", name)
@@ -187,5 +193,8 @@ def _check_steps(experiment: Experiment, file: ElasticFile) -> None:
 
 
 def below(experiment: Experiment, name: str | None) -> Path | None:
-    """Return the path of a file that the experiment names, relative to its folder, or None without a name."""
+    """Return the path of a file that the experiment names, relative to the experiment's folder; None without a name.
+
+    Expands `~`; an absolute path stays. The file need not exist.
+    """
     return None if name is None else experiment.document.path.parent / Path(name).expanduser()

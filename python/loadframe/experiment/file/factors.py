@@ -47,7 +47,7 @@ _REMEDY = "use numbers, names of factors such as nodes, + - * / // %, parenthese
 
 
 def is_expression(value: object) -> bool:
-    """Return whether a value in a file is an expression; `$${...}` is text."""
+    """Return whether a value in a file is one expression `${...}`; `$${...}` is text."""
     return isinstance(value, str) and value.startswith(_MARK) and value.endswith(_END) and value.count(_MARK) == 1
 
 
@@ -59,7 +59,10 @@ class Expression:
     names: tuple[str, ...]
 
     def value(self, levels: Mapping[str, object]) -> int | float:
-        """Return the value at the levels of a run, as int if whole; BadInput if it is not a finite number."""
+        """Return the value at the levels of a run (by name, with `nodes`), as int if whole.
+
+        BadInput for a name without a number as level, a division by zero, or an absolute value above 1e15.
+        """
         try:
             value = _value(_parsed(self.text), self.text, levels)
         except ZeroDivisionError:
@@ -69,7 +72,7 @@ class Expression:
         return int(value) if value == int(value) else value
 
     def whole(self, levels: Mapping[str, object]) -> int:
-        """Return the value; BadInput unless it is a whole number of at least 1."""
+        """Return the `value` at these levels; BadInput unless it is a whole number of at least 1."""
         value = self.value(levels)
         if not isinstance(value, int) or value < 1:
             what = f"{self.text} must be a whole number of at least 1; it is {value:g}{_at(self.names, levels)}"
@@ -77,7 +80,7 @@ class Expression:
         return value
 
     def positive(self, levels: Mapping[str, object]) -> float:
-        """Return the value; BadInput unless it is above 0."""
+        """Return the `value` at these levels; BadInput unless it is above 0."""
         value = float(self.value(levels))
         if value <= 0:
             raise BadInput(
@@ -103,7 +106,7 @@ def require_names(written: Expression, known: Sequence[str]) -> None:
 
 @functools.lru_cache(maxsize=1000)
 def _parsed(text: str) -> ast.expr:
-    """Return the syntax tree of an expression; BadInput if it is too long or not valid syntax."""
+    """Return the syntax tree inside `${...}`; BadInput for more than 200 characters or invalid syntax."""
     inside = text[len(_MARK) : -len(_END)].strip()
     if len(inside) > _LONGEST:
         raise BadInput(f"{short_json(text)} has more than {_LONGEST} characters", remedy="write a shorter expression")
@@ -115,7 +118,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _check(tree: ast.expr, text: str, names: list[str]) -> None:
-    """Add the names of a tree to `names`; BadInput for any part that is not arithmetic."""
+    """Append the names of a tree to `names`, with repeats; BadInput for any part that is not arithmetic."""
     match tree:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return
@@ -135,7 +138,7 @@ def _check(tree: ast.expr, text: str, names: list[str]) -> None:
 
 
 def _value(tree: ast.expr, text: str, levels: Mapping[str, object]) -> Any:
-    """Evaluate a tree at these levels; BadInput if a name's level is not a number. `text` is for messages."""
+    """Evaluate a checked tree at these levels; BadInput if a name's level is not a number. `text` is for messages."""
     match tree:
         case ast.Constant(value=number):
             return number
@@ -192,7 +195,10 @@ class Factor:
     written: tuple[Level, ...] = ()
 
     def takes(self, treatment: Mapping[str, Level]) -> bool:
-        """Return whether the expressions of this factor yield its level, given the other levels of the treatment."""
+        """Return whether the levels as written yield this factor's level, given the other levels of the treatment.
+
+        True if none is an expression.
+        """
         level = treatment[self.name]
         return not self.written or level in [_evaluate(self.name, written, treatment) for written in self.written]
 
@@ -208,7 +214,7 @@ def read_factors(
 
     `written` has the levels of each factor as in the file. `prepared` names the phases that fill the store: workload
     parameters that affect them are hard to change. `where` returns the position of a factor, or of its level with an
-    index. Factors that both set the load are refused.
+    index. Factors that both set the load are refused. Factors with expressions as `clients` or `rate` come last.
     """
     shaping = workload.shaping(prepared)
     factors = []
@@ -250,7 +256,10 @@ def _derived_factor(
     others: tuple[Factor, ...],
     where: Callable[[str, int | None], Place],
 ) -> Factor:
-    """Return a factor with expressions as levels; its levels are all their values at the levels of `others`."""
+    """Return a factor with expressions as levels (`clients` or `rate`), which may name the factors `others`.
+
+    Its levels are all values at the levels of `others`, ascending. BadInput, with the position, for an invalid one.
+    """
     numbers: set[Level] = set()
     for index, level in enumerate(levels):
         try:
@@ -265,7 +274,7 @@ def _derived_factor(
 
 
 def _evaluate(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
-    """Return a level of the factor `name` (`clients` or `rate`) as a number; BadInput if it is invalid."""
+    """Return a level of the factor `name` (`clients` or `rate`, 1/s) as a number; BadInput if it is invalid."""
     if not is_expression(level):
         return READERS[name](level)
     written = expression(str(level))
@@ -299,7 +308,10 @@ def _reader(document: Document, name: str, workload: Workload, place: Place) -> 
 
 
 def _check_collection(document: Document, name: str, workload: Workload, place: Place) -> None:
-    """Refuse an unknown collection or a missing key; the key itself is checked when the store is known."""
+    """Raise BadInput, with `place`, if the factor `name` has an unknown collection or no key.
+
+    The key itself is checked when the store is known.
+    """
     collection, _, key = name.removeprefix(COLLECTIONS).partition(".")
     known = workload.file.collections
     if collection not in known:
@@ -313,7 +325,7 @@ def _check_collection(document: Document, name: str, workload: Workload, place: 
 def _check_parameter(
     document: Document, workload: Workload, parameter: str, value: Level, place: tuple[str | int, ...]
 ) -> None:
-    """Refuse a level that is invalid for the parameter of the workload."""
+    """Raise BadInput, with `place`, if a level is invalid for the parameter of the workload."""
     folder = document.path.parent
     workload.with_parameters({parameter: value}, folder=folder, where=lambda _: document.where(place))
 

@@ -52,7 +52,7 @@ Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
 
 
 def _cores(value: Any) -> CoreSets:
-    """Parse cores such as `0-3` or `1 each`; refuse other values."""
+    """Parse cores such as `0-3` or `1 each`; refuse other values, with an error for pydantic."""
     try:
         return parse_cores(value)
     except BadInput as error:
@@ -217,12 +217,15 @@ class StoreEntry(Model):
 
     @property
     def expected_nodes(self) -> int | None:
-        """The number of nodes that the file gives; None if it gives none."""
+        """The number of nodes in the file; None if the file does not set it."""
         return self.nodes if "nodes" in self.model_fields_set else None
 
     @model_validator(mode="after")
     def _check_existing(self) -> "StoreEntry":
-        """Refuse keys that require an existing cluster without one, and keys of new clusters with one."""
+        """Refuse `hosts` with `cluster`, keys of access with `cluster`, and keys of new clusters with an existing one.
+
+        Also refuse a prefix with `data: reuse`. Keys that require an existing cluster are checked later.
+        """
         given = self.model_fields_set
         if self.hosts and self.cluster:
             raise wrong("hosts and cluster both name a cluster", "remove one of them", key="cluster")
@@ -289,7 +292,7 @@ _OF_CAPACITY = re.compile(r"\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+capacity\s*
 
 
 def share_of_capacity(rate: object) -> float | None:
-    """Return the share in a rate such as `70 % of capacity`, or None for other rates."""
+    """Return the share, 0.7 for the rate `70 % of capacity`, without a check of its range; None for other rates."""
     matched = _OF_CAPACITY.fullmatch(rate) if isinstance(rate, str) else None
     return float(matched["percent"]) / 100 if matched else None
 
@@ -371,7 +374,7 @@ class SloEntry(Model):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `operations` if unset, so that folders of older versions can be resumed."""
+        """Return the fields without `operations` if unset, so that folders of older versions can be resumed."""
         return {key: value for key, value in dump(self).items() if key != "operations" or value is not None}
 
 
@@ -424,10 +427,11 @@ class Prices(Model):
         return self
 
     def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
-        """Return the price for each level of `by`, None without it.
+        """Return the price for each level of `by`, in the order of its levels in `factors`; None without `by`.
 
-        Refuse unknown factors, levels without a price, and other factors that change the size of the nodes, or the
-        number of processes beside them: further members, routers, config servers, or nodes behind an application.
+        Raise pydantic's error for unknown factors, levels without a price, and other factors that change the size of
+        the nodes, or the number of processes beside them. These are further members, routers, config servers, and nodes
+        behind an application.
         """
         for name, levels in factors.items():
             beside = re.fullmatch(r"store\.settings\.([^.]+\.nodes|config_members|routers)", name)
@@ -492,7 +496,7 @@ class ExperimentFile(Model):
 
     @property
     def fills_once(self) -> bool:
-        """Whether runs that need the same data share it, even if other runs come between."""
+        """Whether runs with the same data share it, even after other runs: by `prepare: once` or `data: keep`."""
         return self.prepare == (ONCE,) or self.store.data == "keep"
 
     @model_validator(mode="after")

@@ -45,7 +45,7 @@ class _PublishedLine:
 def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure, ...]:
     """Return the published figures in the file `name`, in file order; BadInput, with file and line, for errors.
 
-    `name` is relative to the experiment's folder.
+    `name` is relative to the experiment's folder. At most 1 MiB.
     """
     document = experiment.document
     path = document.path.parent / name
@@ -87,7 +87,7 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
 
 
 def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
-    """Return the columns in a header row; BadInput for unknown, duplicate and missing ones."""
+    """Return the columns in a header row, as they are; BadInput for unknown, duplicate and missing ones."""
     known = [*_NEEDED, *_OPTIONAL, *_factors(experiment)]
     for column in row:
         if column not in known:
@@ -101,7 +101,7 @@ def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
 
 
 def _factors(experiment: "Experiment") -> list[str]:
-    """Return the names allowed as factor columns."""
+    """Return the names allowed as columns of factors and in `against`, without duplicates."""
     elastic = ["transition", "load"] if experiment.file.kind == "elastic" else []
     variants = ["variant"] if experiment.file.kind == "compare" else []
     parameters = [WITH + name for name in experiment.file.with_]
@@ -173,9 +173,9 @@ def _spread(cells: Mapping[str, str], where: str, *, relative: bool) -> dict[str
 
 
 def _check_range(value: float, spread: Mapping[str, float], scale: float, measure: str, where: str) -> None:
-    """Refuse a value or distribution that is negative, infinite in base units or over 100 % of errors.
+    """Raise BadInput if a value or distribution is negative, infinite in base units or over 100 % of errors.
 
-    Also refuse a value below the `min` or above the `max` of `spread`; quartiles and median do not bound it. Values are
+    Also for a value below the `min` or above the `max` of `spread`; quartiles and median do not bound it. Values are
     in the unit of the row; `scale` converts them to base units. BadInput at `where`.
     """
     for name, part in {"value": value, **spread}.items():
@@ -189,7 +189,10 @@ def _check_range(value: float, spread: Mapping[str, float], scale: float, measur
 
 
 def _check_capacity(measure: str, phase: str, where: str, experiment: "Experiment") -> None:
-    """Refuse other figures than the result of the search in capacity experiments, and that result in others."""
+    """Raise BadInput for other figures than the search's result in a capacity experiment, and for that in others.
+
+    Also raise it for such a result of a single phase. `where` is the line, for messages.
+    """
     file: Any = experiment.file
     result = CAPACITIES[file.search.over] if file.kind == "capacity" else None
     if result is None and measure in CAPACITIES.values():
@@ -204,7 +207,7 @@ def _check_capacity(measure: str, phase: str, where: str, experiment: "Experimen
 
 
 def _check_phase(phase: str, where: str, experiment: "Experiment") -> None:
-    """Refuse a phase that the workload does not have; `where` is the line, for messages."""
+    """Raise BadInput if the workload does not have the phase; `where` is the line, for messages."""
     phases = [entry.name for entry in experiment.workload.file.phases]
     if phase not in phases:
         raise BadInput(f"unknown phase {phase!r} of the workload", where=where, remedy=did_you_mean(phase, phases))
@@ -272,7 +275,8 @@ def _scale(unit: str, measure: str, where: str) -> float:
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
     """Return the figure of a line, with its change relative to its reference or the first figure of its series.
 
-    BadInput if the reference is not among `lines`, or has several values.
+    Unchanged if it is a change already, is an instant, or has no reference other than itself. BadInput if the reference
+    is not among `lines`, or has several values.
     """
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:

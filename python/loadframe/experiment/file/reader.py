@@ -48,7 +48,7 @@ _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: (\w+)=(\w+))?")
 
 @contextlib.contextmanager
 def options_as_keys() -> Iterator[None]:
-    """Replace options by keys in the messages of errors that leave this context."""
+    """Replace options, such as `--cpus`, by keys of files in LoadframeErrors that leave this block; see `with_keys`."""
     try:
         yield
     except LoadframeError as error:
@@ -57,7 +57,7 @@ def options_as_keys() -> Iterator[None]:
 
 
 def with_keys(error: LoadframeError) -> None:
-    """Replace options by keys in the message of an error, in place, except in commands in backquotes."""
+    """Replace options (`--cpus`) by keys of files (`store.limits.cpus`) in an error, in place, except in backquotes."""
     error.what = _replaced(error.what)
     error.where = error.where and _replaced(error.where)
     error.remedy = error.remedy and _replaced(error.remedy)
@@ -195,7 +195,10 @@ def _kind(document: Document) -> Kind:
 
 
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the phases to prepare and to measure; BadInput for unknown, duplicate or missing phases."""
+    """Return the names of the phases to prepare and to measure; BadInput for unknown, duplicate or missing phases.
+
+    By default, the preparing phases that are not used otherwise, and the only other phase.
+    """
     phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare), ("finish", file.finish)):
         for index, name in enumerate(() if names == (ONCE,) and key == "prepare" else names or ()):
@@ -230,7 +233,7 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
 def _check_kinds_of_stores(
     document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
 ) -> None:
-    """Refuse a path that does not define a kind of store, and a store whose nodes cannot run on the host.
+    """Raise BadInput for a path without a definition of a store, and for a store whose nodes cannot run on the host.
 
     `where` returns the position of a level of `store.kind` by index. On this machine, names of Loadframe's stores are
     checked later.
@@ -248,7 +251,7 @@ def _check_kinds_of_stores(
 
 
 def _require_kind_of_store(experiment: Experiment) -> None:
-    """Refuse an experiment with a run for which neither the file nor the run's treatment names a store."""
+    """Raise BadInput if neither the file nor the treatment of some run names a kind of store."""
     file = experiment.file
     if file.store.kind or all("store.kind" in run.treatment for run in experiment.kind.design(experiment).runs):
         return
@@ -260,7 +263,7 @@ def _require_kind_of_store(experiment: Experiment) -> None:
 
 
 def _check_timestamps(experiment: Experiment) -> None:
-    """Refuse kernel timestamps of a store whose driver has none. Imports the stores only if timestamps are on."""
+    """Raise BadInput if kernel timestamps are on, and the driver of a store does not have them."""
     file, document = experiment.file, experiment.document
     if not file.kernel_timestamps:
         return
@@ -282,7 +285,7 @@ def _check_pacing(
     measured: tuple[str, ...],
     where: Callable[[str], Place],
 ) -> None:
-    """Refuse clients, rates or users that the measured phases cannot take; `where` returns a factor's position."""
+    """Raise BadInput for clients, rates or users that a measured phase cannot take; `where` has a factor's position."""
     fixed = [(key, (key,)) for key in PACES if getattr(file, key, None) is not None]
     varied = [(factor.name, where(factor.name)) for factor in factors if factor.name in ("clients", "rate", "users")]
     for name, place in (*fixed, *varied):

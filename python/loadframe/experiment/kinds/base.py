@@ -41,7 +41,7 @@ class Stage:
     listener: Listener
 
     def session(self, run: PlannedRun) -> "Session":
-        """Return a session on the cluster with the workload, load generator and seed of a run."""
+        """Return a session on the cluster with workload, load generator and seed of a run; download missing corpora."""
         # Imported here because reading an experiment file does not need the analyses, which take long to import.
         from loadframe.experiment.runner.session import Session
 
@@ -55,12 +55,12 @@ class Stage:
         )
 
     def labels(self, run: PlannedRun) -> Labels:
-        """Return the labels of a run."""
+        """Return treatment, block and repetition of a run."""
         return labels_of(run)
 
 
 def seed_of(experiment: Experiment, run: PlannedRun) -> int:
-    """Return the seed of a block and trial.
+    """Return the seed of a run: the experiment's, plus an offset that differs for each block and trial.
 
     With equal seeds, runs would send equal requests, and the run-to-run variance would look too small.
     """
@@ -83,7 +83,7 @@ class Crash(RunHook):
         self._cluster, self._name, self._report = cluster, name, report
 
     def after(self) -> None:
-        """Kill and restart the node; LoadframeError on failure."""
+        """Kill the node, restart it, and wait until the data is balanced; LoadframeError on failure."""
         self._report(f"killing and restarting {self._name}")
         self._cluster.kill(self._name)
         if not self._cluster.mend(self._report):
@@ -91,7 +91,7 @@ class Crash(RunHook):
 
 
 def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False) -> Iterator[Arrivals]:
-    """Yield the arrival process of each open stream in the measured phases.
+    """Yield the arrival process of each open stream in the measured phases, in order, with repeats.
 
     `clients` and `rate`: as if the experiment set a number of clients or a rate, which makes streams closed or open.
     """
@@ -102,7 +102,7 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
 
 
 def check_slo(experiment: Experiment, slo: SloEntry, place: Place, measured: Sequence[str]) -> None:
-    """Refuse limits of operations that the measured phases do not record; `place` is the SLO's position in the file."""
+    """Raise BadInput if `slo` limits an operation that the phases `measured` do not record; `place` is its position."""
     phases = [phase for phase in experiment.workload.file.phases if phase.name in measured]
     recorded = {name for phase in phases for name in phase.recorded}
     for name in slo.operations or ():
@@ -128,7 +128,7 @@ class Kind:
     searches = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors and their levels as written in the file."""
+        """Return the factors and their levels as written in the file; by default none."""
         return {}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
@@ -136,27 +136,27 @@ class Kind:
         return ("factors", name) if index is None else ("factors", name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Raise BadInput, with a position, for values that contradict each other."""
+        """Raise BadInput, with a position, for values that contradict each other; by default nothing."""
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the workload parameters that the kind computes from a treatment."""
+        """Return the workload parameters, by name, that the kind computes from a treatment; by default none."""
         return {}
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the runs in order; BadInput for more than the maximum number of runs."""
+        """Return the runs in order, by default all combinations of levels in blocks; BadInput for too many runs."""
         return factorial(experiment, experiment.factors)
 
     def largest_design(self, experiment: Experiment) -> Design:
-        """Return the design with the largest possible number of added runs, for the estimate of `--dry-run`."""
+        """Return the design with the most runs that may be added, for estimates; by default `until.most` blocks."""
         until = experiment.file.until
         return self.design(with_repetitions(experiment, until.most) if until else experiment)
 
     def most_nodes(self, experiment: Experiment) -> int:
-        """Return the number of nodes of the largest cluster."""
+        """Return the largest number of nodes of a run in the largest design."""
         return max(experiment.nodes(run.treatment) for run in self.largest_design(experiment).runs)
 
     def code(self, experiment: Experiment) -> dict[str, str]:
-        """Return digests of user code that runs execute, by description."""
+        """Return digests of user code that runs execute, by description; by default none."""
         return {}
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
@@ -184,13 +184,13 @@ class Kind:
         return [*measured, *(replace(workload.phase(name), finishes=True) for name in experiment.finished)]
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return the arrival processes of the open loads."""
+        """Return the arrival process of each open stream, with repeats, under the clients or rates of the file."""
         names = {factor.name for factor in experiment.factors}
         names |= {key for key in PACES if getattr(experiment.file, key, None) is not None}
         return spacing(experiment, clients="clients" in names and "rate" not in names, rate="rate" in names)
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return the estimated duration of the load of one run, s."""
+        """Return the estimated duration of one run's load, s, with warm-up and finishing phases; see `phase_length`."""
         times = experiment.overrides(treatment)
         phases = {phase.name: phase for phase in workload.file.phases}
         known = experiment.measured_rates

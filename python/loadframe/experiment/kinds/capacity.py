@@ -52,7 +52,7 @@ class SearchEntry(Model):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `over: rate`, so that folders of older versions can be resumed."""
+        """Return the fields without `over: rate`, so that folders of older versions can be resumed."""
         return {key: value for key, value in dump(self).items() if key != "over" or value != RATE}
 
 
@@ -64,7 +64,7 @@ class DemandEntry(Model):
 
     @property
     def rate(self) -> float:
-        """Total requests per second."""
+        """Total requests per second of all users."""
         return self.users * self.rate_per_user
 
 
@@ -95,13 +95,13 @@ class Capacity(Kind):
     searches = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors as written."""
+        """Return the factors and their levels as written in the file."""
         return _capacity_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse load factors, phases that cannot take the load, and bounds for operations that are not measured.
+        """Raise BadInput for load factors, phases that cannot take the load, and bounds of operations not measured.
 
-        Also refuses `demands` beside factors other than nodes, and groups of requests, whose rate is not of requests.
+        Also for `demands` beside factors other than nodes, and groups of requests, whose rate is not of requests.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -126,11 +126,11 @@ class Capacity(Kind):
         check_slo(experiment, _capacity_file(experiment.file).slo, ("slo",), experiment.measured)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return the arrival processes of the trials, with an open load if the rate is searched."""
+        """Return the arrival process of each open stream of a trial; streams get a rate if the rate is searched."""
         return spacing(experiment, rate=_capacity_file(experiment.file).search.over == RATE)
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the first trial of each search."""
+        """Return the first trial of each search; BadInput for more than the maximum number of runs."""
         planned = factorial(experiment, experiment.factors)
         first = search(_bounds(experiment), ())
         assert isinstance(first, Next)
@@ -138,7 +138,7 @@ class Capacity(Kind):
         return Design(planned.seed, tuple(_trial(run, first, over, 1) for run in planned.runs))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next trial of each unfinished search."""
+        """Return the next trial of each unfinished search, given the recorded trials; empty if all have ended."""
         planned = factorial(experiment, experiment.factors)
         return tuple(run for treatment in planned.runs for run in self._next(experiment, treatment, runs_path))
 
@@ -150,11 +150,11 @@ class Capacity(Kind):
         return _trial(run, first, bounds.over, 1).id
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return the estimated duration of all trials of one search, s."""
+        """Return the estimated duration of all trials of one search, s, for 14 trials, a typical number."""
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Record a trial, and report its load, the SLO and the outcome."""
+        """Record a trial as `Kind.record`, judge it by the SLO, and report load, SLO and outcome to the listener."""
         file = _capacity_file(stage.experiment.file)
         slo, over = Slo.read(file.slo.model_dump()), file.search.over
         level = float(str(run.treatment[over]))
@@ -187,7 +187,10 @@ class Capacity(Kind):
 
 
 def _trial(planned: PlannedRun, step: Next, over: str, number: int) -> PlannedRun:
-    """Return a trial; `number` counts the trials of the search and gives each of them other arrivals."""
+    """Return the run of trial `number` (from 1) of a search, with the rate or users of `step` in the factor `over`.
+
+    The number gives each trial other arrivals.
+    """
     treatment: dict[str, Level] = {**planned.treatment, over: step.rate if over == RATE else int(step.rate)}
     name = f"{run_id(planned.block, treatment)}-t{step.number}"
     return PlannedRun(name, planned.block, treatment, planned.state, trial=number)

@@ -50,7 +50,7 @@ class Compare(Kind):
     model = CompareFile
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors that variants set, with distinct levels, and the common factors."""
+        """Return the factors that variants set, with distinct levels in the order of variants, then common factors."""
         written = _compare_file(file)
         levels_of: dict[str, list[Level]] = {}
         for levels in written.variants.values():
@@ -60,7 +60,7 @@ class Compare(Kind):
         return {**{name: tuple(levels) for name, levels in levels_of.items()}, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
-        """Return the position of the first variant that sets the factor, or its level `index`."""
+        """Return the position of a common factor, or of the first variant that sets the factor or its level `index`."""
         written = _compare_file(file)
         if name in written.factors:
             return super().place(file, name, index)
@@ -73,7 +73,7 @@ class Compare(Kind):
         return ("variants", label, name)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse equal variants."""
+        """Raise BadInput, with the position, if two variants set the same levels."""
         variants = list(_compare_file(experiment.file).variants.items())
         for (label, levels), (other, others) in itertools.combinations(variants, 2):
             if repr(sorted(levels.items())) == repr(sorted(others.items())):
@@ -88,7 +88,7 @@ class Compare(Kind):
             yield from super().arrivals(replace(experiment, factors=factors))
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the variants at every combination of the factors, interleaved."""
+        """Return the variants at every combination of the factors; every second block reverses the order (ABBA)."""
         written = _compare_file(experiment.file)
         # Converts levels as written to parsed levels: sizes in bytes, rates in 1/s.
         read = {factor.name: factor.levels for factor in experiment.factors}

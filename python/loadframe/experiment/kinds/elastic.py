@@ -67,7 +67,7 @@ class Elastic(Kind):
     open_ended = False
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse impossible steps and loads, and rate shares without a control run to measure the capacity.
+        """Raise BadInput for impossible steps and loads, and rate shares without a control run to measure the capacity.
 
         Exactly one phase is measured, with a fixed warm-up and duration, and without `wait_for_queue`.
         """
@@ -93,9 +93,9 @@ class Elastic(Kind):
             self._check_load(experiment, measured, name, load)
 
     def _check_load(self, experiment: Experiment, phase: Phase, name: str, load: LoadEntry) -> None:
-        """Refuse a load that no stream of the measured phase can take, or that drops each group of requests.
+        """Raise BadInput for a load that no stream of `phase` can take, or that drops each group of requests.
 
-        Also refuse a ramp that does not grow, and an impossible share or parameter.
+        Also for a ramp that does not grow, and an impossible share or parameter.
         """
         document = experiment.document
         if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
@@ -116,7 +116,7 @@ class Elastic(Kind):
             raise document.error(("loads", name, "max_in_flight"), what, "raise max_in_flight")
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
-        """Refuse a policy that cannot be loaded, unknown loads, and steps of the timeline that are impossible.
+        """Raise BadInput for a policy that cannot be loaded, unknown loads, and impossible steps of the timeline.
 
         Impossible are a time or trigger after the end, `slo_broken` without an SLO, `balanced` in the first step, the
         removal of all or unknown nodes, and a cut of links without host netns.
@@ -158,12 +158,12 @@ class Elastic(Kind):
             started += step.add or 0
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the workload parameters that the treatment's load sets."""
+        """Return the workload parameters, by name, that the treatment's load sets; empty without a load."""
         load = treatment.get("load")
         return {} if load is None else _elastic_file(experiment.file).loads[str(load)].with_
 
     def code(self, experiment: Experiment) -> dict[str, str]:
-        """Return digests of the policy files, by description."""
+        """Return digests of the policy files, by description; OSError if a file is missing."""
         policies = [
             entry.policy.python for entry in _elastic_file(experiment.file).transitions.values() if entry.policy
         ]
@@ -223,7 +223,7 @@ class Elastic(Kind):
         return float(times.get("warmup", _warmup(experiment, workload)) + times["duration"])
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Record the load while a `Director` changes the cluster."""
+        """Record the load while a `Director` changes the cluster; LoadframeError if it fails, or without a capacity."""
         file, session = _elastic_file(stage.experiment.file), stage.session(run)
         entry = file.loads[str(run.treatment["load"])]
         transition = file.transitions[str(run.treatment["transition"])]
@@ -255,7 +255,7 @@ class Elastic(Kind):
 
 
 def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
-    """Refuse a trigger that needs more seconds of data than the run allows, or, for the `first` step, its `within`."""
+    """Raise BadInput if a trigger needs more seconds of data than the run has, or `within` for the `first` step."""
     window, length = _elastic_file(experiment.file).window, longest(_elastic_file(experiment.file).duration or 0.0)
     stretches = {
         # An interval is compared with an earlier one of the same length.
@@ -277,7 +277,7 @@ def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, firs
 
 
 def _check_name(experiment: Experiment, here: Place, step: Step, started: int) -> None:
-    """Refuse the name of a node that was not started by then; only the store knows names of other processes."""
+    """Raise BadInput if a step names a `node-N` with N of at least `started`; other names are not checked."""
     for key in ("remove", "kill", "start", "pause", "resume", "cut", "restore"):
         name = getattr(step, key)
         numbered = re.fullmatch(r"node-(\d+)", name) if isinstance(name, str) else None
@@ -305,7 +305,7 @@ def _paced_as(stream: Stream, load: LoadEntry) -> bool:
 
 
 def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> None:
-    """Refuse unknown workload parameters, and invalid values, in the load `name`."""
+    """Raise BadInput, with the position, for unknown workload parameters and invalid values in the load `name`."""
     document = experiment.document
     experiment.workload.with_parameters(
         load.with_, folder=document.path.parent, where=lambda key: document.where(("loads", name, "with", key))
@@ -313,7 +313,7 @@ def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> Non
 
 
 def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
-    """Refuse the rate share of the load `name` if no control run measures the capacity under the load `rate.of`."""
+    """Raise BadInput if no control run measures the capacity, under the load `rate.of`, for the rate of load `name`."""
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
     if rate.of not in file.loads:
@@ -383,9 +383,9 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
-    """Return the best throughput, 1/s, of the first valid control run under the load `rate.of`.
+    """Return the best throughput, 1/s, of the first valid control run under the load `rate.of`, by block.
 
-    LoadframeError without a valid one.
+    See `capacity_shown`. LoadframeError without a valid one.
     """
     transition = _base(_elastic_file(stage.experiment.file), str(run.treatment["transition"]), rate.of)
     assert transition
@@ -399,6 +399,7 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     """Return the best throughput, 1/s, of the first valid control run, given as pairs of identifier and folder.
 
+    This is the largest median of successes per second in any 10 s of the measured window. Missing folders are ignored.
     LoadframeError, with the reason, if none is valid or the first valid one has no successful request.
     """
     made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]

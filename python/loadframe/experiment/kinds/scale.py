@@ -93,11 +93,11 @@ class Scale(Kind):
     grown = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors as written."""
+        """Return the factors and their levels as written in the file."""
         return _scale_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse factors with one level each, and parameters that cannot grow."""
+        """Raise BadInput if every factor has one level, except with `clients: auto`, or if `grows` cannot grow."""
         if not _scale_file(experiment.file).finds_clients and all(
             len(factor.levels) == 1 for factor in experiment.factors
         ):
@@ -124,7 +124,7 @@ class Scale(Kind):
         return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
 
     def largest_design(self, experiment: Experiment) -> Design:
-        """Return the design with every number of clients that `auto` may try on each cluster."""
+        """Return the largest design; with `clients: auto`, with all numbers of clients that each cluster may get."""
         if not _scale_file(experiment.file).finds_clients:
             return super().largest_design(experiment)
         from loadframe.analyze.scale.saturation import every_clients
@@ -135,9 +135,10 @@ class Scale(Kind):
         )
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next number of clients for each unsaturated cluster, then numbers that only other blocks tried.
+        """Return, with `clients: auto`, a run with the next number of clients for each unsaturated cluster.
 
-        In the end all blocks have the same numbers. Otherwise one lucky run could decide the best number.
+        Then, for saturated clusters, runs with numbers that only other blocks tried: in the end all blocks have the
+        same numbers. Otherwise one lucky run could decide the best number. Without `auto`, as `Kind.next_runs`.
         """
         if not _scale_file(experiment.file).finds_clients:
             return super().next_runs(experiment, runs_path)
@@ -147,7 +148,7 @@ class Scale(Kind):
         return (*filter(None, ramps), *_missing(loaded, planned, runs_path))
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the growing parameter of weak scaling, times the number of nodes."""
+        """Return the growing parameter of weak scaling, times the number of nodes; empty for strong scaling."""
         grows = _scale_file(experiment.file).grows
         if grows is None:
             return {}
@@ -189,7 +190,7 @@ def _step(path: Path, clients: int, phase: str, objective: RateName) -> "Clients
 
 @functools.lru_cache(maxsize=10_000)
 def _read_step(path: Path, clients: int, phase: str, objective: RateName, _written: tuple[int, int]) -> "ClientsTried":
-    """Return the result of `_step`; `_written` identifies the run among those with the same folder."""
+    """Read the result for `_step`; `_written` identifies the run among those with the same folder, for the cache."""
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.scale.saturation import clients_tried
     from loadframe.record import Run
@@ -217,7 +218,7 @@ def _scale_file(file: ExperimentFile) -> ScaleFile:
 
 
 def _check_growth(experiment: Experiment) -> None:
-    """Refuse to grow an unknown parameter, one that is not a whole number, a factor, or an expression."""
+    """Raise BadInput if `grows` is unknown, not a whole number, a factor or an expression. Nothing without `grows`."""
     document, grows = experiment.document, _scale_file(experiment.file).grows
     if grows is None:
         return

@@ -84,7 +84,7 @@ class Settings(Kind):
         return (key, name) if index is None else (key, name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse throughput as the objective of an open load, and `until` with an optimiser.
+        """Raise BadInput for throughput as the objective of an open load, and for `until` with an optimiser (`tpe`).
 
         Documents are allowed where each phase ingests a source, because the store decides how many it accepts.
         """
@@ -100,7 +100,10 @@ class Settings(Kind):
             )
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the scheme's combinations in blocks; for an optimiser, only the first trial (the default)."""
+        """Return the scheme's combinations in blocks; for an optimiser, only the first trial (the default).
+
+        At each size. BadInput for more than the maximum number of runs.
+        """
         written = _settings_file(experiment.file)
         if written.scheme == "full":
             refuse_too_many(experiment, math.prod(len(factor.levels) for factor in experiment.factors))
@@ -123,7 +126,10 @@ class Settings(Kind):
         return Design(planned.seed, (*planned.runs, *more))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next block, then the next trial of each search, then the confirmation runs of the winners."""
+        """Return the first that is not empty of three lists; empty at the end.
+
+        These are the next block of `until`, the next trial of each search, and the missing confirmation runs.
+        """
         written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
             return block
@@ -161,7 +167,10 @@ class Settings(Kind):
         return None, made
 
     def _confirming(self, experiment: Experiment, runs: "Sequence[RecordedRun]") -> list[PlannedRun]:
-        """Return confirmation runs of the winner and the default at each size, in the order ABBA."""
+        """Return all confirmation runs, in new blocks, of default and winner at each size, in the order ABBA.
+
+        Empty with `confirm: 0`. Sizes without a winner in `runs` are omitted.
+        """
         written = _settings_file(experiment.file)
         planned = []
         if not written.confirm:
@@ -211,7 +220,10 @@ def _settings_file(file: ExperimentFile) -> SettingsFile:
 
 
 def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the combinations of a scheme as level indices, for the number of levels of each setting."""
+    """Return the combinations of a scheme as level indices, given the number of levels of each setting, in order.
+
+    For an optimiser, only the default (all 0).
+    """
     if written.scheme in ADAPTIVE:
         return [(0,) * len(levels)]
     if written.scheme in _CHANGES:
@@ -222,7 +234,7 @@ def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]
 
 
 def _read(planned: PlannedRun, runs_path: Path) -> "RecordedRun":
-    """Return the recorded run of a planned run."""
+    """Open the recorded run of a planned run; BadInput if it is missing or damaged."""
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.record import Run
 
@@ -241,7 +253,7 @@ def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
 
 
 def loss(objective: str, run: "RecordedRun", phase: str) -> float | None:
-    """Return the value that an optimiser minimises: the logarithm of a time, or of the inverse of throughput.
+    """Return the value that an optimiser minimises: the logarithm of a time (s), or of the inverse of throughput (1/s).
 
     Infinite if the store failed. None if the run is invalid or only bounds the figure on one side.
     """

@@ -58,7 +58,7 @@ Policy = Callable[[PolicyInput], int]
 
 
 def thresholds(below: float, above: float) -> Policy:
-    """Return the policy that adds a node above one CPU share and removes a node below another."""
+    """Return the policy that adds a node above a CPU share (0 to 1) of `above`, and removes one below `below`."""
 
     def decide(seen: PolicyInput) -> int:
         """Return the number of nodes: one more, one fewer, or the same."""
@@ -68,7 +68,7 @@ def thresholds(below: float, above: float) -> Policy:
 
 
 def target_tracking(share: float) -> Policy:
-    """Return the policy that keeps the CPU share near a target, assuming it is inversely proportional to nodes."""
+    """Return the policy that keeps the CPU share near `share` (0 to 1), with nodes in proportion to CPU use."""
 
     def decide(seen: PolicyInput) -> int:
         """Return the number of nodes, rounded up, with which the CPU share would meet the target."""
@@ -122,7 +122,10 @@ def change_text(step: Step) -> str:
 
 
 def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Apply the change of a step; `tell` gets its progress at each poll, and may abort it with LoadframeError."""
+    """Apply the change of a step and wait until it is complete; LoadframeError if it fails.
+
+    `report` gets progress lines. `tell` gets the balancing that is left at each poll, and may raise to abort.
+    """
     if step.add is not None:
         cluster.grow(step.add, report, tell=tell)
     elif step.remove is not None:
@@ -144,7 +147,7 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
 
 
 def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Restart a stopped node with its data, and all other stopped nodes. LoadframeError if the node is running."""
+    """Restart the stopped node `name` with its data, and all other stopped nodes. LoadframeError if it is running."""
     if any(node.name == name and node.alive for node in cluster.nodes):
         raise LoadframeError(f"cannot start {name}, because it is running", remedy="kill it in an earlier step")
     cluster.mend(report, tell=tell)
@@ -188,6 +191,7 @@ class Director(RunHook):
     ) -> None:
         """Take the changes to make, none with `control`; `holds` keeps the number of clients constant after the first.
 
+        In a control run, `holds` applies from the time at which the first change would begin.
         `report` receives progress lines; `rate` selects the unit of throughput.
         """
         self._cluster = cluster
@@ -210,7 +214,7 @@ class Director(RunHook):
         self._writer = writer
 
     def phase(self, start: float, warmup: float) -> None:
-        """Start the watching thread; times count from the end of the warm-up."""
+        """Start the watching thread. `start` is s since the run began; the plan's times count from `warmup` s later."""
         self._origin = start + warmup
         self._begin(self._policy if isinstance(self._plan, BoundedPolicy) else self._timeline)
 
@@ -227,7 +231,10 @@ class Director(RunHook):
         return self._failure
 
     def end(self) -> list[str]:
-        """Abort running changes; return the deviations from the plan, with the cluster's in a control run."""
+        """Abort running changes, waiting up to 60 s for each thread; return the deviations from the plan.
+
+        In a control run, also the cluster's deviations from its specification. One sentence each.
+        """
         self._over.set()
         for thread in self._threads:
             thread.join(_PATIENCE)
@@ -242,7 +249,7 @@ class Director(RunHook):
         thread.start()
 
     def _run_guarded(self, target: Callable[[], None]) -> None:
-        """Run `target` and store its error, so that the run fails."""
+        """Run `target` and store its error, if it is the first, so that the run fails; raise nothing."""
         try:
             target()
         except BaseException as error:
@@ -250,7 +257,7 @@ class Director(RunHook):
             self._failure = self._failure or failure
 
     def _now(self) -> float:
-        """Return the time since the start of the measured window, s."""
+        """Return the time since the start of the measured window, s; negative during the warm-up."""
         return self._writer.elapsed() - self._origin
 
     def _timeline(self) -> None:
@@ -283,14 +290,17 @@ class Director(RunHook):
         self._happened.set()
 
     def _missed(self, number: int, planned: TriggeredStep, when: str) -> None:
-        """Record that the trigger of a step did not fire, also as a deviation of the run."""
+        """Record that the trigger of step `number` did not fire, also as a deviation; `when` ends that sentence."""
         self._writer.event(NEVER, step=number, trigger=planned.trigger.description)
         self._deviations.append(
             f"step {number} was not taken: its trigger, {planned.trigger.description}, did not fire {when}"
         )
 
     def _wait(self, planned: TriggeredStep, began: float, eye: "_CpuWatcher") -> str | None:
-        """Wait for the trigger and return its reason, or None after `within` or at the end of the run."""
+        """Wait for the trigger and return its reason, or None after `within` or at the end of the run.
+
+        `began` is the start of the wait, s as `_now`. Polls every 0.2 s, and samples CPU with `eye`.
+        """
         within = planned.step.within
         while not self._over.is_set():
             now = self._now()
@@ -402,7 +412,7 @@ class Director(RunHook):
 
 
 def _broken(what: str, error: BaseException) -> LoadframeError:
-    """Return a LoadframeError for an unexpected error, with its last file and line."""
+    """Return a LoadframeError, `WHAT failed`, for an unexpected error, with its type, text, last file and line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return LoadframeError(f"{what} failed: {why}", remedy=f"see {last.filename}, line {last.lineno}")
@@ -427,9 +437,9 @@ class _Change:
 
 
 def data_processes(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the node of each process with CPU time that counts for triggers and policies.
+    """Map the name of each process with CPU time that counts for triggers and policies to the name of its data node.
 
-    These are data nodes, and companions that share the limits of one.
+    These are the data nodes themselves, and companions that share the limits of one.
     """
     keeping = {node.name: node.name for node in nodes if not node.companion}
     return keeping | sharing(nodes)
@@ -439,7 +449,10 @@ class _CpuWatcher:
     """Samples the CPU of each data node once a second, as a share of its limit."""
 
     def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
-        """Take the cluster to sample, and the metrics that receive the samples."""
+        """Take the cluster to sample, and the metrics that receive the samples.
+
+        Shares are of the nodes' CPU limit or, without an enforced one, of all CPUs of this machine.
+        """
         self._metrics = metrics
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
@@ -449,13 +462,13 @@ class _CpuWatcher:
         self._due = 0.0
 
     def _processes(self) -> dict[str, int]:
-        """Return the process id of each node whose CPU time counts."""
+        """Return the process ids, by node name, of running `data_processes`."""
         nodes = self._cluster.nodes
         wanted = data_processes(nodes)
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
-        """Add the nodes' CPU shares to the metrics, at most once a second; `now` is the time in s."""
+        """Add the nodes' CPU shares to the metrics, at most once a second; `now` is s as `_now`, ignored below 0."""
         if now < self._due:
             return
         self._due = now + 1.0

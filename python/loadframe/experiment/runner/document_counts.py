@@ -25,7 +25,7 @@ COUNT_PAUSE = 1.0
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
-    """Return the collection of a `take_in` operation, as a pattern if there is one collection per day."""
+    """Return the collection of a `take_in` operation, as the pattern `NAME-*` if each day has its own collection."""
     return f"{form['collection']}-*" if form.get("daily") is not None else str(form["collection"])
 
 
@@ -39,11 +39,11 @@ class _EventCollection:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of all its events."""
+        """The kinds of the events of all its sources, without duplicates."""
         return tuple(dict.fromkeys(kind for kinds in self.sources.values() for kind in kinds))
 
     def acknowledged(self, counts: Mapping[str, Mapping[str, int]]) -> int:
-        """Return the number of its events in counts by source and kind."""
+        """Return the sum of `counts` (by source and kind) over its sources and kinds; missing ones count as 0."""
         return sum(counts.get(source, {}).get(kind, 0) for source, kinds in self.sources.items() for kind in kinds)
 
 
@@ -73,7 +73,7 @@ class EventCount:
         self._of_phase = self._acknowledged({name: source.kinds for name, source in progress.sources.items()})
 
     def ended(self, outcome: Outcome) -> None:
-        """Add the acknowledged events of a finished phase."""
+        """Add the acknowledged events of a finished phase to the run's, and reset the current phase's."""
         self._indexed += self._acknowledged(_kinds(outcome))
         self._of_phase = Counter()
 
@@ -82,7 +82,7 @@ class EventCount:
         return Counter({place.collection: place.acknowledged(counts) for place in self._places})
 
     def changed(self, event: ClusterEvent) -> None:
-        """Store the numbers of acknowledged events when the first node is killed."""
+        """Store the numbers of acknowledged events so far if `event` is the first kill of a node; ignore others."""
         if event.kind == KILLED and self._at_kill is None:
             self._at_kill = self._indexed + self._of_phase
 
@@ -145,7 +145,7 @@ def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
 
 
 def uncounted(error: LoadframeError) -> str:
-    """Return the remark for a failed count of events."""
+    """Return the remark for a count of events that failed with `error`."""
     return f"could not count the events in the store: {error.what}"
 
 
@@ -247,8 +247,8 @@ class AcknowledgedDocuments:
     ) -> str | None:
         """Add the acknowledged documents of an operation to the count of its collection, and return the collection.
 
-        None, without a change, if the operation writes no counted collection. The count becomes unknown if the change
-        depends on the store's content.
+        `documents` is their number. None, without a change, if the operation does not write a counted collection. The
+        count becomes unknown if the change depends on the store's content.
         """
         write = written_content(form)
         # With `per`, collections are created per field value and differ from those in the workload.

@@ -69,7 +69,7 @@ class ExistingClusters:
     """
 
     def __init__(self, experiment: Experiment, path: Path, listener: Listener) -> None:
-        """`path` is the experiment's folder, for messages of other commands."""
+        """Attach to no cluster yet. `path` is the experiment's folder, which identifies its ledgers."""
         self._experiment = experiment
         self._path = path
         self._listener = listener
@@ -111,7 +111,10 @@ class ExistingClusters:
         self._listener.remark(str(error))
 
     def restore_leftovers(self, design: Design) -> None:
-        """Undo the changes that an earlier command of this experiment could not undo, if there are any."""
+        """Undo the changes that an earlier command of this experiment could not undo, if a ledger lists any.
+
+        Attaches to every cluster of the design for this. LoadframeError on failure.
+        """
         if has_leftovers(self._path):
             for first, *_ in design.groups():
                 if self._key(first.treatment) not in self._targets:
@@ -142,7 +145,7 @@ class ExistingClusters:
 
     @staticmethod
     def _name(key: tuple[str, str]) -> str:
-        """Return the name of a cluster in the sessions of the folder: store kind and addresses."""
+        """Return the name of a cluster in the sessions of the folder, from store kind and its own name or addresses."""
         return f"{key[0]} at {key[1]} (existing cluster)"
 
     def survey(self, design: Design) -> dict[str, str]:
@@ -159,7 +162,7 @@ class ExistingClusters:
             raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
 
     def _survey(self, design: Design) -> dict[str, str]:
-        """Attach to each cluster of the design, check its state, and test its settings; return name -> identity."""
+        """Do the work of `survey`, but raise each LoadframeError as it is."""
         identities: dict[str, str] = {}
         for first, *_ in design.groups():
             key = self._key(first.treatment)
@@ -233,7 +236,7 @@ class ExistingClusters:
         return cluster
 
     def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
-        """Return the experiment with the cluster's number of nodes, and the prefix of its collections."""
+        """Return a copy of the experiment with the number of nodes and the collection prefix of the run's cluster."""
         target = self._targets[self._key(run.treatment)]
         assert target.cluster
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
@@ -241,7 +244,7 @@ class ExistingClusters:
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
         """Create and fill the collections of a run, unless they have its data; drop collections with other data first.
 
-        With `data: reuse`, only check that they exist. Writes the ledger.
+        With `data: reuse`, only check that they exist. Writes the ledger. LoadframeError if it fails.
         """
         target = self._targets[self._key(run.treatment)]
         if self._experiment.file.store.data == "reuse":
@@ -299,7 +302,7 @@ class ExistingClusters:
         return False
 
     def discard(self) -> None:
-        """Make the next run attach to its cluster again, and fill it and apply its settings again."""
+        """Make the next run attach to its cluster (unless it has a name), fill it, and apply its settings again."""
         for target in self._targets.values():
             if target.name is None:
                 target.cluster = None
@@ -356,7 +359,7 @@ class ExistingClusters:
     def _attach(self, key: tuple[str, str]) -> Cluster:
         """Return the cluster at the addresses, or the named one, which is started if it does not run.
 
-        Stores whether it was started.
+        Stores whether it was started. LoadframeError if it does not answer or start.
         """
         kind, where = key
         store = self._experiment.file.store
@@ -375,7 +378,7 @@ class ExistingClusters:
         return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
 
     def _live(self, key: tuple[str, str]) -> Cluster:
-        """Return the cluster, attached again after a failure; ClusterLost if several attempts fail."""
+        """Return the cluster, attached again after a failure; ClusterLost if three attempts, 2 s apart, fail."""
         target = self._targets[key]
         if target.cluster is not None and target.name is not None and not Cluster.runs(target.name):
             target.cluster = None
@@ -516,7 +519,7 @@ class ExistingClusters:
         return None
 
     def _key_of(self, target: ExistingCluster) -> tuple[str, str]:
-        """Return the key of a target in `_targets`."""
+        """Return the key (kind of store, and name or addresses) of a target in `_targets`."""
         return next(key for key, other in self._targets.items() if other is target)
 
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:

@@ -28,7 +28,7 @@ class RuntimeSettings:
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        """`ledger` receives the values before the experiment."""
+        """Assume that all settings are as before the experiment; `ledger` receives these values in `test`."""
         self._ledger = ledger
         #: Values in effect, by setting and level as JSON, measured before the first run.
         self._effects: dict[tuple[str, str], str] = {}
@@ -49,7 +49,7 @@ class RuntimeSettings:
             self._set(cluster, name, None)
 
     def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
-        """Raise BadInput if two tested levels of a setting have the same effect."""
+        """Raise BadInput, at `where`, if two levels of a setting have the same effect; `test` must have set them."""
         for name, values in levels.items():
             seen: dict[str, Any] = {}
             for level in values:
@@ -77,7 +77,7 @@ class RuntimeSettings:
                 )
 
     def forget(self) -> None:
-        """Mark all levels as unknown, so that the next run applies them again."""
+        """Mark all changed levels as unknown, so that the next run applies them again."""
         self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
 
     def changed(self) -> list[str]:
@@ -85,7 +85,10 @@ class RuntimeSettings:
         return [name for name, level in self.applied.items() if level is not None]
 
     def _set(self, cluster: Cluster, name: str, level: Any) -> str:
-        """Set a setting, or restore it if `level` is None; return the value in effect."""
+        """Set a setting, or restore it if `level` is None; return the value in effect.
+
+        Waits up to 3 s for the value of the test, or without a test for a change. LoadframeError if setting fails.
+        """
         before, earlier = self._value(cluster, name), self.applied.get(name)
         self.applied[name] = _UNKNOWN
         try:
@@ -135,7 +138,7 @@ class ExistingCluster:
         return self.name or ", ".join(self.hosts)
 
     def require_version(self, cluster: Cluster, expected: str) -> None:
-        """Raise BadInput if the cluster runs another version."""
+        """Raise BadInput unless the cluster's version begins with the numbers of `expected`."""
         version = str(cluster.describe()["version"])
         if not _is_version(version, expected):
             raise BadInput(
@@ -167,7 +170,10 @@ class ExistingCluster:
         return self.cluster
 
     def intact(self, session: Session) -> bool:
-        """Return whether the collections have the documents that were loaded; False if the store does not answer."""
+        """Return whether the ledger's collections are those of the session and have the documents that were loaded.
+
+        False if the store does not answer.
+        """
         with contextlib.suppress(LoadframeError):
             return set(session.workload.collections) == set(self.changes.collections) and (
                 count_documents(session) == self.changes.documents
@@ -194,13 +200,19 @@ class ExistingCluster:
             raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=self.text)
 
     def drop(self, listener: Listener) -> None:
-        """Drop the collections that the experiment created, and remove them from the ledger."""
+        """Drop the collections that the experiment created, and remove them from the ledger.
+
+        LoadframeError on failure.
+        """
         assert self.cluster
         drop_collections(self.cluster, self.changes, listener)
         self.ledger.write()
 
     def leave_as_found(self, report: Callable[[str], None]) -> None:
-        """Give the cluster the number of nodes that it had before; stop a named cluster that was stopped."""
+        """Give the cluster the number of nodes that it had before; stop a named cluster that was stopped.
+
+        A named cluster that was running runs on after this command. LoadframeError on failure.
+        """
         cluster, changes = self.cluster, self.changes
         assert cluster
         if self.name is None:
@@ -216,7 +228,7 @@ class ExistingCluster:
         self.cluster = None
 
     def unrestored(self, why: str) -> str:
-        """Return in words that the cluster could not be restored, with the cause and the remaining changes."""
+        """Return the message that the cluster could not be restored, with the cause `why` and the remaining changes."""
         return f"could not restore {self.text}: {why}{self.remaining}"
 
     @property
@@ -257,6 +269,6 @@ def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
 
 
 def _is_version(version: str, expected: str) -> bool:
-    """Return whether a version, without a product's name, begins with the numbers of another."""
+    """Return whether the numbers in `version`, after a product's name, begin with the numbers in `expected`."""
     numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
     return numbers[: len(wanted)] == wanted

@@ -37,11 +37,11 @@ class RecordedRuns:
         self.runs_path = path / "runs"
 
     def has(self, run_id: str) -> bool:
-        """Whether the run is recorded, with any status."""
+        """Return whether the run is recorded, with any status."""
         return (self.runs_path / run_id).exists()
 
     def further(self) -> list[str]:
-        """Return the identifiers of runs that were added to the design."""
+        """Return the identifiers of runs that were added to the design, in order; OSError without `experiment.json`."""
         description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
         return [entry["run"] for entry in description.get(FURTHER, ())]
 
@@ -50,7 +50,10 @@ class ExperimentFolder(RecordedRuns):
     """The folder of one experiment, new or resumed. A lock admits one process at a time."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        """Open or create and lock the folder; BadInput if it holds other data, is not writable or is in use."""
+        """Open or create and lock the folder, and write `experiment.json`.
+
+        BadInput if it holds other data or runs of another `description`, is not writable, or is in use by a process.
+        """
         super().__init__(path)
         try:
             if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
@@ -86,7 +89,10 @@ class ExperimentFolder(RecordedRuns):
         self._lock.close()
 
     def _write_description(self, description: Mapping[str, Any]) -> None:
-        """Write `experiment.json`; BadInput if the folder has runs of a different description."""
+        """Write `experiment.json`; BadInput if the folder has runs of a different description.
+
+        With recorded runs, only keys that affect nothing but reports are updated.
+        """
         file = self.path / _FILE
         self.runs_path.mkdir(exist_ok=True)
         if self._recorded():
@@ -100,8 +106,9 @@ class ExperimentFolder(RecordedRuns):
             _write(file, description)
 
     def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
-        """Record the versions of this session; return the changes of loadframe or the machine since the last session.
+        """Add this session; return the changes of `instrument` (loadframe and machine) since the last session.
 
+        `measured` has the versions of the systems under test, by name. Without recorded runs, none is compared.
         BadInput if the folder has runs of another store version, service code or policy.
         """
         file = self.path / _FILE
@@ -116,14 +123,17 @@ class ExperimentFolder(RecordedRuns):
         return changed
 
     def require_measured(self, measured: Mapping[str, str]) -> None:
-        """Raise BadInput if versions or nodes of these systems differ from those of the last session."""
+        """Raise BadInput if versions or nodes of these systems, by name, differ from those of the last session.
+
+        Systems that are unknown to that session are ignored.
+        """
         description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
         if sessions := description.get(SESSIONS):
             before = {name: text for name, text in sessions[-1]["measured"].items() if name in measured}
             self._require_unchanged(before, {name: measured[name] for name in before})
 
     def _require_unchanged(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Raise BadInput if the systems under test differ from those of the last session."""
+        """Raise BadInput if the systems under test, versions by name, differ between `before` and `now`."""
         if others := changes(before, now):
             raise BadInput(
                 f"the system under test has changed since the last session: {'; '.join(others)}",
@@ -132,7 +142,7 @@ class ExperimentFolder(RecordedRuns):
             )
 
     def extend(self, runs: Sequence[PlannedRun]) -> None:
-        """Add runs to `experiment.json`; runs that it already lists are skipped."""
+        """Add runs to `experiment.json`, under `further`; skip runs that are listed there already."""
         file = self.path / _FILE
         description = json.loads(file.read_text(encoding="utf-8"))
         known = description.setdefault(FURTHER, [])
@@ -141,11 +151,11 @@ class ExperimentFolder(RecordedRuns):
         _write(file, description)
 
     def _recorded(self) -> list[Path]:
-        """Return the folders of recorded runs; hidden folders are unfinished and omitted."""
+        """Return the folders of recorded runs, sorted; hidden folders are unfinished and omitted."""
         return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
 
     def failed(self) -> list[str]:
-        """Return the identifiers of failed runs."""
+        """Return the identifiers of failed runs, sorted; BadInput if a recorded run is damaged."""
         return [path.name for path in self._recorded() if Run(path).summary.status == "failed"]
 
     def set_aside(self, run_id: str) -> None:
@@ -176,7 +186,7 @@ def opened_folder(experiment: Experiment, design: Design, path: Path, *, retry_f
 
 
 def _write(file: Path, description: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically."""
+    """Write a JSON file, by renaming a draft beside it; OSError on failure."""
     part = file.with_suffix(".part")
     part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     part.rename(file)
@@ -221,7 +231,7 @@ def recorded_count(experiment: Experiment, design: Design, path: Path) -> "RunCo
 
 
 def next_runs(experiment: Experiment, folder: RecordedRuns) -> tuple[PlannedRun, ...]:
-    """Return the runs that the kind adds to the design now and that are not recorded."""
+    """Return the runs that the kind adds to the design now and that are not recorded; empty at the end."""
     return tuple(run for run in experiment.kind.next_runs(experiment, folder.runs_path) if not folder.has(run.id))
 
 
@@ -242,7 +252,7 @@ class RunCount:
     def remaining(self) -> Design:
         """Return the missing runs of the largest design; no runs if the experiment is finished.
 
-        An upper bound for runs that depend on results. Of searches, those that are not finished.
+        An upper bound for runs that depend on results. With searches, the first trial of each unfinished one.
         """
         pending = self.pending()
         if not pending:

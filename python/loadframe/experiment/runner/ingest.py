@@ -78,7 +78,7 @@ def _with_end(stream: Stream, workers: int | None, *, until_exhausted: bool) -> 
 
 
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
-    """Refresh the collections of a phase's events and return the number of documents in them."""
+    """Refresh the collections that a phase's events are written to; return the number of all documents in them."""
     forms = [form["take_in"] for form in phase.operations.values() if "take_in" in form]
     return sum(cluster.count(collection) for collection in {collection_of(form) for form in forms})
 
@@ -181,7 +181,7 @@ def ingest_result(
     stored: Sequence[StoredEvents] = (),
     pace: IngestPace | None = None,
 ) -> IngestResult:
-    """Return the result for the source of a run's last phase.
+    """Return the result for the source of a run's last phase, which must have exactly one (ValueError otherwise).
 
     `counted` is the number of documents in the store afterwards, `run` the path of the run's folder.
     """
@@ -219,7 +219,7 @@ def _dead_letter_file(phase: str, source: str) -> str:
 
 
 def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the plan with `folder` for the temporary spill files of its sources."""
+    """Return the plan with `folder` for the temporary spill files of its sources that spill to disk."""
     where = {"spill_folder": str(folder.absolute())}
     sources = {
         name: {**source, **(where if "spill" in source else {})} for name, source in plan.get("sources", {}).items()
@@ -228,7 +228,7 @@ def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the plan with a dead-letter file in `folder` for each source."""
+    """Return the plan with the path of a dead-letter file in `folder` for each source; creates no file."""
     if "sources" not in plan:
         return plan
     files = {name: str((folder / _dead_letter_file(plan["phase"], name)).absolute()) for name in plan["sources"]}
@@ -237,7 +237,7 @@ def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]
 
 
 def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the outcome's sources, with the name of the dead-letter file for sources that have one in `folder`."""
+    """Return the outcome's sources, by name, with the dead-letter file's name as `kept` if it exists in `folder`."""
     files = {name: _dead_letter_file(outcome["phase"], name) for name in outcome.get("sources", {})}
     return {
         name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
@@ -248,6 +248,6 @@ def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str
 def with_limits(
     outcomes: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the outcome of each source, with the sizes of its `buffer` and `spill` in bytes."""
+    """Return the outcome of each source with its `buffer` and `spill` (0 without), the limits of both, in bytes."""
     limits = {name: {"buffer": source["buffer"], "spill": source.get("spill", 0)} for name, source in sources.items()}
     return {name: {**outcome, **limits[name]} for name, outcome in outcomes.items()}

@@ -52,7 +52,7 @@ class Ledger:
     """The file with the changes of one experiment on one cluster, and its lock."""
 
     def __init__(self, path: Path, changes: Changes) -> None:
-        """Lock the ledger; BlockingIOError if another command holds the lock."""
+        """Lock the ledger at `path`, but read and write nothing; BlockingIOError if another command holds the lock."""
         self.path = path
         self.changes = changes
         self._lock = open(_lock_of(path), "a", opener=folders.ours_alone)  # noqa: SIM115 - holds the lock
@@ -64,7 +64,7 @@ class Ledger:
 
     @classmethod
     def new(cls, name: str, changes: Changes) -> "Ledger":
-        """Create, write and lock a ledger; BadInput, without a file left, if it cannot be written."""
+        """Create, lock and write the ledger NAME.json; BadInput, without a file left, if it cannot be written."""
         ledger = cls(folders.make(_folder()) / f"{name}.json", changes)
         try:
             ledger.write()
@@ -74,7 +74,7 @@ class Ledger:
         return ledger
 
     def write(self) -> None:
-        """Write the changes atomically; call it before each change is made. BadInput if the disk is full."""
+        """Write the changes atomically, to be called before each change to the cluster. BadInput if writing fails."""
         with folders.writing(_CONTENT, self.path):
             with open(self._draft, "w", encoding="utf-8", opener=folders.ours_alone) as file:
                 json.dump(asdict(self.changes), file, indent=2)
@@ -83,7 +83,7 @@ class Ledger:
             self._draft.replace(self.path)
 
     def delete(self) -> None:
-        """Delete the ledger, because nothing is left to undo."""
+        """Delete the files of the ledger and release the lock, because nothing is left to undo."""
         self.path.unlink(missing_ok=True)
         self._draft.unlink(missing_ok=True)
         _lock_of(self.path).unlink(missing_ok=True)
@@ -100,9 +100,9 @@ class Ledger:
 
 
 def claim(name: str, changes: Changes) -> tuple[Ledger, list[Ledger]]:
-    """Create and lock a ledger; return it, and the locked ledgers of earlier commands for its cluster.
+    """Create and lock the ledger NAME.json; return it, and the locked ledgers of earlier commands for its cluster.
 
-    BadInput if another command is using the cluster, or if the disk is full.
+    BadInput if another command is using the cluster, or if writing fails.
     """
     with (
         folders.writing(_CONTENT, _folder()),
@@ -116,7 +116,8 @@ def claim(name: str, changes: Changes) -> tuple[Ledger, list[Ledger]]:
 def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
     """Yield the ledgers of earlier commands for a cluster, locked; BadInput if another command is using the cluster.
 
-    A ledger belongs to the cluster if it has its name or one of its nodes.
+    A ledger belongs to the cluster if it has its name or, if neither has a name, one of its nodes (`hosts`). Damaged
+    ledgers are skipped.
     """
     for path in sorted(_folder().glob("*.json")):
         changes = _read(path)
@@ -139,7 +140,7 @@ def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
 
 
 def has_leftovers(experiment: Path) -> bool:
-    """Return whether a ledger lists changes of the experiment with this folder that are not left on purpose."""
+    """Return whether a ledger lists changes of the experiment in the folder `experiment`, not kept on purpose."""
     ledgers = map(_read, _folder().glob("*.json"))
     return any(changes and changes.experiment == str(experiment.absolute()) and not changes.kept for changes in ledgers)
 
@@ -147,7 +148,8 @@ def has_leftovers(experiment: Path) -> bool:
 def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
     """Remove the collections of killed experiments from a cluster, and restore its settings.
 
-    `name` names a cluster of Loadframe. BadInput if an experiment is using the cluster.
+    `name` names a cluster of Loadframe, None for others. Collections that are kept on purpose stay. BadInput if an
+    experiment is using the cluster, LoadframeError if a removal fails.
     """
     hosts = [] if name else cluster.addresses
     for leftover in list(of_cluster(hosts, name or Cluster.name_at(hosts))):
@@ -158,7 +160,10 @@ def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> 
 
 
 def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
-    """Remove the collections of a killed experiment, and restore the settings; another number of nodes stays listed."""
+    """Remove the collections of a killed experiment, restore its settings, and delete its ledger.
+
+    The ledger stays, unlocked, if the cluster still has another number of nodes. LoadframeError if a removal fails.
+    """
     announce(leftover, listener)
     undo(cluster, leftover.changes, listener)
     if leftover.changes.nodes in (None, cluster.size):
@@ -174,7 +179,7 @@ def announce(leftover: Ledger, listener: Listener) -> None:
 
 
 def attempt(*steps: Callable[[], object]) -> None:
-    """Carry out all steps, even after one has failed; then raise the first LoadframeError."""
+    """Call all steps in order, even after a LoadframeError; then raise the first one. Other errors end it at once."""
     errors = []
     for step in steps:
         try:
@@ -193,9 +198,10 @@ def undo(
     keep: bool = False,
     only: Collection[str] | None = None,
 ) -> None:
-    """Restore settings, and drop collections unless `keep`; `only` limits the settings to restore.
+    """Restore settings, and drop collections unless `keep`; raise the first LoadframeError after both.
 
-    After an error, `changes` lists the rest.
+    `only` are the settings to restore (None: all); others are removed from `changes`. After an error, `changes` lists
+    the rest. Writes no ledger.
     """
     changes.settings = {name: value for name, value in changes.settings.items() if only is None or name in only}
 
@@ -210,7 +216,10 @@ def undo(
 
 
 def drop_collections(cluster: Cluster, changes: Changes, listener: Listener) -> None:
-    """Drop the collections that the experiment created; after an error, `changes` lists the others."""
+    """Drop the collections that the experiment created; after a LoadframeError, `changes` lists the remaining ones.
+
+    Missing collections, and collections with documents of another client, are only removed from `changes`.
+    """
 
     def drop(name: str) -> None:
         """Drop a collection unless it is missing or has another client's documents; remove it from `changes`."""

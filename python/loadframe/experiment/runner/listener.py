@@ -67,7 +67,7 @@ class Listeners(Listener):
             listener.remark(text)
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Forward the announced parts to every listener."""
+        """Forward the announced parts and their expected seconds, None if unknown, to every listener."""
         for listener in self._listeners:
             listener.expect(parts)
 
@@ -77,12 +77,12 @@ class Listeners(Listener):
             listener.part(name)
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Forward the start of a run to every listener."""
+        """Forward the start of run `index` (from 0) of `runs` to every listener."""
         for listener in self._listeners:
             listener.run(index, runs, run_id)
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Forward the start of a trial to every listener."""
+        """Forward the start of trial `number` at `load`, with the `limit` (s) of the percentile, to all listeners."""
         for listener in self._listeners:
             listener.trial(number, load, percentile, limit)
 
@@ -97,7 +97,7 @@ class Listeners(Listener):
             listener.recording(writer)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Forward the start of a phase to every listener."""
+        """Forward the start of a phase, with its length in s (None if unknown), to every listener."""
         for listener in self._listeners:
             listener.phase(name, seconds)
 
@@ -112,7 +112,7 @@ class Listeners(Listener):
             listener.progress(progress)
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Forward an answer to every listener."""
+        """Forward the latest answer to an operation, with its chart definition, to every listener."""
         for listener in self._listeners:
             listener.answer(operation, chart, answer)
 
@@ -127,13 +127,13 @@ class RunHook:
         """Called at the start of the run, with the writer for its events."""
 
     def phase(self, start: float, warmup: float) -> None:
-        """Called when a phase starts, `start` s after the run; its measured window starts `warmup` s later."""
+        """Called when a phase starts, `start` s after the run; its measured window starts at most `warmup` s later."""
 
     def progress(self, progress: "Progress") -> None:
         """Called a few times a second during a phase."""
 
     def held(self) -> bool:
-        """Whether the number of clients must stay constant from now on."""
+        """Return whether the number of clients must stay constant from now on."""
         return False
 
     def failure(self) -> "LoadframeError | None":

@@ -45,7 +45,7 @@ _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
 def margin(left: float) -> float:
-    """Return the seconds to reserve at the end of a time limit that has `left` s left: a bounded share of them."""
+    """Return the seconds to reserve at the end of a time limit with `left` s left: 5 %, between 15 and 180 s."""
     return min(max(_SHARE * left, _LEAST), _MOST)
 
 
@@ -53,7 +53,7 @@ class OutOfTime(LoadframeError):
     """The time limit was reached before the last run. Exit code TRY_AGAIN if some runs were recorded, else FAILED."""
 
     def __init__(self, what: str, *, some: bool) -> None:
-        """Take the message, and whether some runs were recorded in this time."""
+        """Set the message; remedy and exit status depend on `some`: whether runs were recorded in this time."""
         again = "submit the same job again to resume; a job with --again does so itself"
         remedy = again if some else "request more time; no run was completed"
         super().__init__(what, remedy=remedy)
@@ -64,7 +64,10 @@ class Deadline:
     """Time limit of this command; `ends` is the wall-clock end, s since the epoch, or None for no limit."""
 
     def __init__(self, ends: float | None, owner: str = "") -> None:
-        """`owner` names the limit in messages, such as `job 17 of Slurm`."""
+        """Start with no recorded run. `ends` is the wall-clock end, s since the epoch; None is no limit.
+
+        `owner` names the limit in messages, such as `job 17 of Slurm`.
+        """
         self._owner = owner
         left = None if ends is None else ends - time.time()
         #: Latest end of the last run, on the monotonic clock.
@@ -114,7 +117,7 @@ class Deadline:
             timer.cancel()
 
     def _left(self) -> float | None:
-        """Return the seconds until the last run must have ended, or None without a limit."""
+        """Return the seconds until the last run must have ended, negative afterwards; None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
     def _interrupt(self) -> None:
@@ -155,7 +158,8 @@ class ClusterHolder:
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
         """Return an empty cluster for a run: the current one with a node added, or a new one.
 
-        Its CPU quota is off, because filling the store under a quota takes long.
+        A new one replaces the current one, which is stopped. LoadframeError if it does not start. Its CPU quota is off,
+        because filling the store under a quota takes long.
         """
         spec, block = spec_of(experiment, run.treatment), run.block
         if not self._grow(spec, block):
@@ -167,11 +171,11 @@ class ClusterHolder:
         return self._cluster
 
     def adapted(self, experiment: Experiment, _run: PlannedRun) -> Experiment:
-        """Return the experiment unchanged."""
+        """Return the experiment unchanged: a new cluster has the nodes that the treatment asks for."""
         return experiment
 
     def fill(self, stage: Stage, _run: PlannedRun, session: Session) -> None:
-        """Create and fill the collections, then apply the CPU quota."""
+        """Create and fill the collections, then apply the CPU quota; LoadframeError if it fails."""
         assert self._cluster
         session.create_collections()
         self._collections = tuple(session.workload.collections)
@@ -267,7 +271,10 @@ def run_experiment(
 def _require_same_clusters(
     existing: ExistingClusters, design: Design, folder: ExperimentFolder, listener: Listener
 ) -> None:
-    """Raise BadInput if version or nodes of an existing cluster differ from those of the recorded runs."""
+    """Raise BadInput if version or nodes of an existing cluster differ from those of the last session.
+
+    Only a remark if a cluster does not answer.
+    """
     try:
         identities = existing.identities(design)
     except LoadframeError as error:
@@ -459,7 +466,7 @@ class _Group:
 
 
 def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
-    """Return the cluster specification of a treatment."""
+    """Return the cluster specification of a treatment; BadInput as `Experiment.cluster_spec`."""
     arguments = experiment.cluster_spec(treatment)
     limits = {**arguments["limits"], "disk": DiskLimits(**arguments["limits"]["disk"])}
     parts = {"limits": Limits(**limits), "link": Shape(**arguments["link"])}
@@ -468,7 +475,7 @@ def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSp
 
 
 def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the machine entries of a manifest from the names in the experiment file, without numbers of nodes."""
+    """Return a manifest's machines, `{"name": NAME}`, from the texts in the file, such as `NAME` or `NAME:NODES`."""
     return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
 
 

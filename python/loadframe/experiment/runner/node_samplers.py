@@ -46,11 +46,11 @@ def samplers(cluster: Cluster) -> list[Sampler]:
 
 
 def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
-    """Return a function from a telemetry source to its machine; it returns None for sources of several machines."""
+    """Return a function from a telemetry source to its machine's name, or None if unknown or several machines."""
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
-        """Return the machine of a source such as `node:node-0`, or None for sources of several machines."""
+        """Return the machine's name for a source such as `node:node-0`, or None if unknown or several machines."""
         kind, _, name = source.partition(":")
         if kind in ("cluster", "target", "source"):
             return None
@@ -69,7 +69,7 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
 
 
 def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
-    """Return the control groups by node; a group shared with companions belongs to the data node."""
+    """Return the control group folders by node name; a group shared with companions belongs to the data node."""
     return {
         node.name: node.control_groups for node in nodes if node.control_groups and not (node.companion and node.shares)
     }
@@ -80,7 +80,7 @@ def _remote_samplers(cluster: Cluster) -> list[Sampler]:
     watch = token_hex(4)
 
     def wanted(hostname: str) -> SampleTargets:
-        """Return the processes and control groups to sample on a machine."""
+        """Return the processes and control groups of live nodes to sample on a machine, now."""
         nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
         return SampleTargets(
             {node.name: node.pid for node in nodes if node.pid},

@@ -17,7 +17,7 @@ from loadframe.workload import ResolvedPhase
 
 
 def require_ports(phase: ResolvedPhase) -> None:
-    """Raise BadInput if the listening address of a source is not available."""
+    """Raise BadInput if this process cannot listen at the address of a source of the phase."""
     for name, source in phase.sources.items():
         if "listen" in source:
             _require(str(source["listen"]["address"]), name)
@@ -100,7 +100,8 @@ _LOOK = 0.5
 def wait_until_ready(cluster: Cluster, phase: str, within: float, listener: Listener) -> None:
     """Wait up to `within` s until the cluster is ready; StoreFailed, with its state, on timeout.
 
-    Replicas that cannot exist, such as a second replica on a single node, are not waited for.
+    Replicas that cannot exist, such as a second replica on a single node, are not waited for. `phase` is its name, for
+    the message. KeyboardInterrupt after an interrupt.
     """
     end = time.monotonic() + within
     reported = False

@@ -76,7 +76,7 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
         warmup = min((float(row["second"]) for row in rows if row["segment"] == "measure"), default=warmup)
 
     def measured(until: int) -> float:
-        """Return the seconds from the end of the warm-up to second `until`."""
+        """Return the seconds from the end of the warm-up to second `until` of the phase, at least 0."""
         return max(until - warmup, 0.0)
 
     of_stream = {
@@ -149,7 +149,7 @@ def _counts(
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV file, as mappings from column to text; none if the file is missing."""
+    """Yield the rows of a CSV file in order, as mappings from column to text; nothing if the file is missing."""
     if path.exists():
         with path.open(newline="") as lines:
             yield from csv.DictReader(lines)

@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 def _draws(seed: int, labels: Labels) -> str:
-    """Return the seed for a simulated store: runs of a block share `seed`, but their service times are independent."""
+    """Return the seed, as text, for the service times of a simulated store: it differs by `seed` and treatment."""
     return json.dumps([seed, dict(labels.treatment)], sort_keys=True, default=str)
 
 
@@ -565,7 +565,7 @@ class Session:
         return [difference for difference in differences if difference is not None]
 
     def _count_difference(self, name: str) -> str | None:
-        """Return the difference between a collection's acknowledged and counted documents, as text, or None.
+        """Return a sentence if a collection's acknowledged and counted documents differ, or None if equal or unknown.
 
         Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
         """
@@ -588,7 +588,7 @@ def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterato
 
 
 def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
-    """Return a function that writes a cluster event to the run."""
+    """Return a function that writes a cluster event to the run; see `RunWriter.event`."""
 
     def tell(event: ClusterEvent) -> None:
         """Write the event to the run, at the time when it happened."""
@@ -626,7 +626,7 @@ class LatestAnswers:
         self._answers: dict[str, bytes] = {}
 
     def keep(self, operation: str, answer: bytes) -> None:
-        """Replace the latest answer to an operation."""
+        """Store an answer as the latest one to an operation, instead of the one before."""
         self._answers[operation] = answer
 
     def write(self, folder: Path, phase: str) -> None:

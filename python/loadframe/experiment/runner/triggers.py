@@ -95,12 +95,15 @@ class LiveMetrics:
             self._cpu.append(dict(cpu))
 
     def seconds(self) -> list[SecondMetrics]:
-        """Return the metrics of all seconds so far."""
+        """Return a copy of the metrics of all seconds of the load so far, in order."""
         with self._lock:
             return list(self._seconds)
 
     def busiest(self, seconds: int) -> float:
-        """Return the largest mean CPU share of a node over the last `seconds` s; 0 if fewer are recorded."""
+        """Return the largest mean CPU share of a node over the last `seconds` s; 0 if fewer are recorded.
+
+        Only nodes with a share in each of these seconds count.
+        """
         with self._lock:
             looks = self._cpu[-seconds:]
         if len(looks) < seconds:
@@ -151,8 +154,9 @@ class ThroughputDrop:
 def throughput_drop(rates: Series, length: int, drop: float) -> ThroughputDrop | None:
     """Return the current drop in throughput; None if it is at most the share `drop`, or not significant.
 
-    `rates` holds the throughput of each second so far, 1/s. With `drop` 0, any decrease of the mean of the last
-    `length` seconds counts, without a test: throughput no longer grows.
+    `rates` holds the throughput of each second so far, 1/s. Windows last `length` s, twice, four times ... as long; the
+    shortest with a drop is returned. With `drop` 0, any decrease of the mean of the last `length` seconds counts,
+    without a test: throughput no longer grows.
     """
     for best, last, span in _spans(rates, length):
         if drop == 0:
@@ -163,13 +167,14 @@ def throughput_drop(rates: Series, length: int, drop: float) -> ThroughputDrop |
 
 
 def required_errors(seconds: int) -> float:
-    """Return the number of standard errors that a drop must exceed in a run of this age."""
+    """Return the number of standard errors that a drop must reach in a run with `seconds` s of load so far."""
     return math.sqrt(_ERRORS**2 + 2 * math.log(max(seconds / _RUN, 1.0)))
 
 
 def standard_errors(rates: Series, best: float, last: float, span: int) -> float:
-    """Return the drop between two windows of `span` seconds in standard errors of a normal distribution.
+    """Return the drop from `best` to `last` (1/s), means of windows of `span` s, in normal standard errors.
 
+    Positive for a drop; infinite if `rates`, the throughput of each second, has no noise.
     The noise is estimated from the effective number of independent seconds, so the statistic has Student's t
     distribution. It is converted to the normal quantile with the same probability.
     """
@@ -184,7 +189,10 @@ def standard_errors(rates: Series, best: float, last: float, span: int) -> float
 
 
 def _spans(rates: Series, length: int) -> Iterator[tuple[float, float, int]]:
-    """Yield the best earlier mean, the last mean and the window length, for growing windows."""
+    """Yield best earlier mean, last mean and length (s) of windows of `length` s, twice, four times ... as long.
+
+    The earlier windows do not overlap the last one. Ends when two windows no longer fit.
+    """
     total = np.concatenate([[0.0], np.cumsum(rates)])
     span = length
     while 2 * span <= len(rates):

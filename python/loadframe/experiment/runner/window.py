@@ -47,7 +47,7 @@ class WindowControl:
             self.result |= {"precision": auto.precision, "reached": False, "outside": self._outside, "widest": None}
 
     def __call__(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the decision after these recorded seconds, or None; `soonest` is the first second it may choose."""
+        """Return the decision after `seconds` recorded seconds, or None; `soonest` is the first second to choose."""
         self._rows.read(seconds)
         if "queue_empty_at" in self.result and self.result["queue_empty_at"] is None:
             self.result["queue_empty_at"] = self._queue_empty_at(seconds)
@@ -84,7 +84,7 @@ class WindowControl:
         return Adjustment(measured_from=self._warmup_ends)
 
     def _queue_empty_at(self, seconds: int) -> int | None:
-        """Return the end of the first recorded second in the pause without unanswered requests, or None."""
+        """Return the end (s of the load) of the first second in the pause without unanswered requests, or None."""
         # Until the limit, even if it is too late to end the pause sooner.
         last = min(seconds, int(self._phase.longest_warmup))
         ends = range(int(self._phase.warmup) + 1, last + 1)
@@ -117,8 +117,8 @@ class WindowControl:
     def _widest(self, seconds: int) -> float:
         """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations.
 
-        Infinite without a p99.
-        Stores the interval of throughput in `result`.
+        The window ends at second `seconds`. Infinite without an operation or a p99. Stores the interval of throughput,
+        if finite, in `result`.
         """
         assert self._warmup_ends is not None and self._outside is not None
         throughput, _ = self._rows.series(self._warmup_ends, seconds)
@@ -172,7 +172,7 @@ class _Rows:
     def series(self, begin: int, end: int) -> tuple[Array, Array]:
         """Return the successes and the mean of the operations' median response times (s) of each second.
 
-        Seconds count from `begin` to before `end`; the time is NaN without successes.
+        The mean is weighted by successes, NaN without any. Seconds count from `begin` to before `end`.
         """
         successes, times = np.zeros(end - begin), np.zeros(end - begin)
         for place, row in self._of(begin, end):
@@ -184,9 +184,9 @@ class _Rows:
         return successes, means
 
     def main_operations(self, begin: int, end: int) -> list[str]:
-        """Return the most frequent operations from second `begin` to before `end`.
+        """Return the operations with most successes from second `begin` to before `end`, most first.
 
-        Each has at least a tenth of the successes, or they are the fewest that have half of them.
+        These are all with at least a tenth of the successes, and further ones until they have half together.
         """
         counts: dict[str, int] = {}
         for _, row in self._of(begin, end):
@@ -199,5 +199,5 @@ class _Rows:
         return main
 
     def unanswered(self, second: int) -> int:
-        """Return the number of requests in flight or queued at the end of a second."""
+        """Return the number of requests in flight or queued at the end of a second; 0 for a second without rows."""
         return sum(int(row["unanswered"]) for _, row in self._of(second, second + 1))

@@ -21,7 +21,7 @@ class Latency:
     max: float | None = field(default=None, metadata=doc_metadata("maximum", "s", null=True))
 
     def at(self, name: str) -> float | None:
-        """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`, s; None if it was not recorded."""
+        """Return the figure `name`, s: `mean`, `p50`, `p90`, `p99`, `p999` or `max`; None if it was not recorded."""
         value: float | None = getattr(self, name)
         return value
 
@@ -86,7 +86,7 @@ class GrowthFigures:
 
     @property
     def grows(self) -> bool:
-        """Whether response times grew with the documents, beyond noise."""
+        """Whether response times grew with the documents: the whole 95 % interval of the slope is above 0."""
         return self.low > 0
 
 
@@ -305,12 +305,15 @@ class StoredEvents:
 
     @property
     def missing(self) -> int:
-        """Number of acknowledged events that were not added to the store."""
+        """Number of acknowledged events of all kinds that were not added to the store, at least 0."""
         return max(self.indexed - sum(self.events.values()), 0)
 
     @property
     def missing_label(self) -> str:
-        """One of `MISSING_LABELS`: without duplicates and earlier events, missing events are lost."""
+        """Label of the missing events: `missing` if `unique`, since they are then lost.
+
+        Otherwise `missing or stored before` if `before` is above 0, and `missing or duplicate` if it is 0 or None.
+        """
         if self.unique:
             return MISSING_LABELS[0]
         return MISSING_LABELS[2] if self.before else MISSING_LABELS[1]

@@ -29,7 +29,7 @@ class Field:
 
 
 def undocumented(value: Mapping[str, object], documented: Sequence[Field]) -> list[str]:
-    """Return the paths of `value` (a manifest, a summary, an event) that no field of `documented` covers."""
+    """Return the paths of `value` (a manifest, a summary, an event) that no field of `documented` covers, sorted."""
     patterns = [_steps(field.name) for field in documented]
     return sorted({".".join(path) for path in _leaves(value) if not any(_covers(p, path) for p in patterns)})
 
@@ -94,12 +94,15 @@ def doc_metadata(
 
 
 def documented(model: type) -> tuple[Field, ...]:
-    """Return the documentation of a model and its nested models, with a path for each key."""
+    """Return the documentation of a model and its nested models, with a path for each key, in the order of fields."""
     return tuple(_documented(model, "", ""))
 
 
 def as_document(record: Any) -> Any:
-    """Convert a record to JSON types: models become mappings without empty fields that are marked `absent`."""
+    """Convert a record to JSON types: models become mappings without empty fields that are marked `absent`.
+
+    Tuples become lists, keys of mappings become texts, and other values stay unchanged.
+    """
     if is_dataclass(record):
         values = {entry.name: (getattr(record, entry.name), entry.metadata.get(_NOTE)) for entry in fields(record)}
         return {

@@ -22,7 +22,7 @@ _ROUNDING = 1e-6
 
 
 def whole_seconds(warmup: float, measured: float) -> range:
-    """Return the whole seconds of a measured window, counted from the start of the load.
+    """Return the seconds that lie wholly in a measured window, numbered from 0 at the start of the load.
 
     The window begins after `warmup` s and lasts `measured` s. Seconds that its ends cut short would look like dips.
     """
@@ -63,7 +63,7 @@ class StreamSummary:
 
     @property
     def is_open(self) -> bool:
-        """Whether the due times of requests are independent of answers."""
+        """Whether the due times of requests are independent of answers: an open loop or a source."""
         return "open" in self.pacing or self.source is not None
 
     @property
@@ -78,7 +78,7 @@ class StreamSummary:
 
     @property
     def rate(self) -> Level | None:
-        """The rate of arrivals of an open loop, 1/s, or its stages, or None for other streams."""
+        """The rate of arrivals of an open loop, 1/s, or a mapping with its stages; None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property
@@ -88,12 +88,12 @@ class StreamSummary:
 
     @property
     def clients(self) -> int | Mapping[str, Any] | None:
-        """The number of clients, or its stages, or None for an open loop or a source."""
+        """The number of clients, or a mapping with its stages; None for an open loop or a source."""
         return None if self.is_open else self._closed["clients"]
 
     @property
     def users(self) -> int | None:
-        """Number of users that share the clients; None if each client is a user."""
+        """Number of users that share the clients; None for other streams."""
         return int(self.pacing["users"]["users"]) if "users" in self.pacing else None
 
     @property
@@ -104,12 +104,12 @@ class StreamSummary:
 
     @property
     def think_time(self) -> Level:
-        """Time between an answer and the client's next request, s; 0 for an open loop."""
+        """Time from an answer to the client's next request, s, or a mapping for random times; 0 for open loops."""
         return 0.0 if self.is_open else self._closed.get("think_time", 0.0)
 
     @property
     def pacing_time(self) -> float:
-        """Time between the starts of a client's or user's iterations, s; 0 without pacing."""
+        """Time between the starts of a client's or user's iterations, s; 0 without pacing or for an open loop."""
         return 0.0 if self.is_open else float(self._closed.get("pacing", 0.0))
 
     @property
@@ -325,17 +325,17 @@ class PhaseSummary:
 
     @property
     def throughput(self) -> float:
-        """Successes per second, all operations together."""
+        """Successes per second, the sum over the operations in `single`."""
         return sum(operation.throughput for operation in self.single.values())
 
     @property
     def documents_per_second(self) -> float:
-        """Documents that the store wrote or returned per second, all operations together."""
+        """Documents that the store wrote or returned per second, the sum over the operations in `single`."""
         return sum(operation.documents_per_second for operation in self.single.values())
 
     @property
     def whole_seconds(self) -> range:
-        """The whole seconds of the measured window, since the phase began."""
+        """The seconds that lie wholly in the measured window, numbered from 0 at the start of the load."""
         return whole_seconds(self.warmup, self.duration)
 
     @property
@@ -345,7 +345,7 @@ class PhaseSummary:
 
     @property
     def has_due_times(self) -> bool:
-        """Whether any requests are due at a time of their own, so that they can be late."""
+        """Whether requests can be late: some stream is an open loop or a source, or has a think time or pacing."""
         return any(stream.is_open or stream.think_time != 0 or stream.pacing_time for stream in self.streams)
 
 
@@ -496,7 +496,10 @@ class Summary:
 
     @property
     def measured(self) -> tuple[PhaseSummary, ...]:
-        """The measured phases, without preparing phases; all phases of a complete run that only prepares."""
+        """The measured phases, without preparing phases; all phases of a complete run that only prepares.
+
+        Empty if a failed or interrupted run has only preparing phases.
+        """
         measured = tuple(phase for phase in self.phases if not phase.prepares)
         # A failed run can end before its measured phase.
         return measured or (self.phases if self.status == "done" else ())

@@ -20,12 +20,12 @@ class RunFormat:
 
 
 def _of_one(write: Callable[[Run], str]) -> RunFormat:
-    """Return the format for one run that `write` converts to text."""
+    """Return the format for one run that `write` converts to text. It ignores all runs but the first."""
     return RunFormat(lambda runs: write(runs[0]), several=False)
 
 
 def _histograms(run: Run) -> str:
-    """Return the text of the run's histograms.hlog, an HdrHistogram log."""
+    """Return the text of the run's histograms.hlog, an HdrHistogram log. Bytes that are not UTF-8 are replaced."""
     # Comments of other programs may have any encoding.
     return (run.path / HISTOGRAMS_FILE).read_text(encoding="utf-8", errors="replace")
 
@@ -46,7 +46,8 @@ FORMATS: Mapping[str, RunFormat] = {
 def runs_at(path: Path) -> list[Run]:
     """Return the run at a path, the runs of an experiment, or the runs in a folder, in order of their start.
 
-    An experiment's runs include failed attempts that count. BadInput if there are none, or a run is broken.
+    An experiment's runs include failed attempts that count. Links to folders are ignored. BadInput if there are none,
+    or a run is broken.
     """
     if (path / EXPERIMENT_FILE).is_file():
         # With the attempts in which the store failed, which repeating does not undo.

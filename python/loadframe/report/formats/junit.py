@@ -15,7 +15,8 @@ from loadframe.report.gate import xml_text
 def suites(runs: Sequence[Run]) -> str:
     """Return the verdicts of runs as JUnit XML, with a suite for each run.
 
-    An unknown figure is a failure, a failed run an error, an unchecked rule skipped.
+    A run that is not done is an error. An invalid run, a reason of a valid run and an unknown figure are failures. A
+    rule that was not checked is skipped.
     """
     root = ET.Element("testsuites", name="loadframe")
     for run in runs:
@@ -24,7 +25,10 @@ def suites(runs: Sequence[Run]) -> str:
 
 
 def _suite(run: Run) -> ET.Element:
-    """Return the suite of a run: its counts of requests as properties, and cases for its status and its verdict."""
+    """Return the suite of a run: its counts of requests as properties, and cases for its status and its verdict.
+
+    Its time, s, is the sum of warm-up and measured window of all phases.
+    """
     summary, name = run.summary, run.path.name
     suite = ET.Element("testsuite", name=name)
     if started := run.manifest.started:
@@ -49,7 +53,10 @@ def _suite(run: Run) -> ET.Element:
 
 
 def _judge(suite: ET.Element, run: Run) -> None:
-    """Add cases to a suite: validity of the run, reasons of a valid run, figures, and rules that were not checked."""
+    """Add cases to `suite`: validity of the run, reasons of a valid run, figures, and rules that were not checked.
+
+    AssertionError for a run without a verdict.
+    """
     verdict, name = run.summary.verdict, run.path.name
     assert verdict is not None
     reasons = recorded_reasons(run)
@@ -75,5 +82,5 @@ def _judge(suite: ET.Element, run: Run) -> None:
 
 
 def _case(suite: ET.Element, group: str, name: str) -> ET.Element:
-    """Add a case to a suite and return it."""
+    """Add a case with the class name `group` to a suite and return it."""
     return ET.SubElement(suite, "testcase", classname=group, name=name)

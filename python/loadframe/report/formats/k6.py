@@ -42,7 +42,10 @@ def summary(run: Run) -> str:
 
 
 def _metrics(run: Run, phases: Sequence[PhaseSummary]) -> dict[str, Any]:
-    """Return k6's metrics of the measured phases: totals, and submetrics by the name of the operation."""
+    """Return k6's metrics of the measured phases: totals, and submetrics by the name of the operation.
+
+    Rates are in 1/s, times in ms, data in bytes. Operations of the same name in several phases are merged.
+    """
     operations = [(phase, name, figures) for phase in phases for name, figures in phase.single.items()]
     duration = sum(phase.duration for phase in phases)
     done = sum(figures.requests for _, _, figures in operations)
@@ -86,7 +89,11 @@ def _metrics(run: Run, phases: Sequence[PhaseSummary]) -> dict[str, Any]:
 
 
 def _checks(run: Run) -> list[dict[str, Any]]:
-    """Return the status and the verdict as checks of k6: one for the run, and one for each reason against it."""
+    """Return the status and the verdict as checks of k6, each with `passes` and `fails` of 0 or 1.
+
+    One check is for the status, one for the validity if the run has a verdict, and one fails for each reason against
+    it.
+    """
     verdict = run.summary.verdict
     passed = {"the run is done": run.summary.status == "done"}
     if verdict is not None:
@@ -116,7 +123,10 @@ def _counter(count: int, duration: float, contains: str = "default") -> dict[str
 
 
 def _rate(nonzero: int, count: int) -> dict[str, Any]:
-    """Return a rate: `passes` counts nonzero samples, which are the failures in `http_req_failed`."""
+    """Return a k6 rate: the share of `nonzero` samples among `count`, 0 without any.
+
+    `passes` counts nonzero samples, which are the failures in `http_req_failed`.
+    """
     values = {"rate": nonzero / count if count else 0.0, "passes": nonzero, "fails": count - nonzero}
     return {"type": "rate", "contains": "default", "values": values}
 

@@ -24,9 +24,10 @@ _STATISTICS = ("p50", "p90", "p99", "p999")
 
 
 def table(runs: Sequence[Run]) -> str:
-    """Return runs, given in order of time, as CSV. Times are in s, `errors` is a share of due requests.
+    """Return runs, given in order of time, as CSV.
 
-    Runs are omitted that failed, are unusable, or lack a metric of the newest usable run.
+    Times are in s, throughput in 1/s; `errors` is a share of due requests. Runs are omitted that failed, are unusable,
+    or lack a metric of the newest usable run. BadInput if another run lacks its start time.
     """
     metrics = _columns(runs)
     text = io.StringIO()
@@ -40,7 +41,7 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def omitted(runs: Sequence[Run]) -> list[str]:
-    """Return the names of the runs for which `table` has no row."""
+    """Return the names of the runs that `table` leaves out; all names if no run has a metric."""
     metrics = set(_columns(runs))
     return [run.path.name for run in runs if not metrics or not metrics <= set(_figures(run))]
 
@@ -73,7 +74,10 @@ def config_file(table: Path) -> Path:
 
 
 def config(runs: Sequence[Run], file: Path) -> str:
-    """Return the YAML configuration that reads the table in `file`. Only throughput is better if it increases."""
+    """Return the YAML configuration that reads the table in `file`, which is written as an absolute path.
+
+    Otava takes an increase for better in throughput only. `runs` must not be empty.
+    """
     test = {
         "type": "csv",
         "file": str(file.absolute()),
@@ -89,18 +93,25 @@ def config(runs: Sequence[Run], file: Path) -> str:
 
 
 def _columns(runs: Sequence[Run]) -> list[str]:
-    """Return the metrics of the newest run that has any, which are the columns of the table."""
+    """Return the metrics of the last run that has any, which are the columns of the table; empty if none has."""
     return next((list(figures) for run in reversed(runs) if (figures := _figures(run))), [])
 
 
 def _attributes(run: Run) -> list[Any]:
-    """Return the values of the columns `_ATTRIBUTES` of a run."""
+    """Return the values of the columns `_ATTRIBUTES` of a run, in their order.
+
+    They are its name, the kind and version of the store, and the version of Loadframe; None if unknown.
+    """
     manifest = run.manifest
     return [run.path.name, manifest.store.kind, manifest.store.version, manifest.versions.loadframe]
 
 
 def _figures(run: Run) -> dict[str, float]:
-    """Return throughput, times and share of errors by `PHASE.OPERATION.METRIC`; empty for a run without a row."""
+    """Return throughput (1/s), times (s) and share of errors of the measured phases by `PHASE.OPERATION.METRIC`.
+
+    Unknown figures are left out. The result is empty for a run that failed, is not judged, or is invalid by a fault of
+    the generator or the cluster.
+    """
     figures: dict[str, float | None] = {}
     judged = run.summary.status == "done" and run.summary.verdict is not None
     usable = judged and all(

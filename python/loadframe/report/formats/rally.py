@@ -67,17 +67,17 @@ _WORDS = {"rally": _RALLY, "osb": _OSB}
 
 
 def race(run: Run) -> str:
-    """Return a run as the JSON text of Rally's race.json."""
+    """Return a run as the JSON text of Rally's race.json. BadInput if the start time is missing."""
     return json.dumps(_document(run, _RALLY), indent=1) + "\n"
 
 
 def osb_run(run: Run) -> str:
-    """Return a run as the JSON text of OpenSearch Benchmark's test_run.json."""
+    """Return a run as the JSON text of OpenSearch Benchmark's test_run.json. BadInput if the start time is missing."""
     return json.dumps(_document(run, _OSB), indent=1) + "\n"
 
 
 def race_id(run: Run) -> str:
-    """Return the identifier of the race: the same for each export of the run."""
+    """Return the identifier of the race, a UUID: the same for each export of a run, unless its folder is renamed."""
     manifest = run.manifest
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"loadframe:{manifest.session}/{manifest.started}/{run.path.name}"))
 
@@ -152,7 +152,7 @@ def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
 
 
 def _task_names(run: Run) -> dict[tuple[str, str], str]:
-    """Return the name of each task: the operation, preceded by the phase if several phases have it."""
+    """Return (phase, operation) -> name of the task: the operation, or `PHASE-OPERATION` if several phases have it."""
     keys = [(phase.name, name) for phase in run.summary.phases for name in phase.operations]
     names = [name for _, name in keys]
     return {(phase, name): name if names.count(name) == 1 else f"{phase}-{name}" for phase, name in keys}
@@ -186,16 +186,17 @@ def _unit(run: Run, phase: PhaseSummary, operation: str) -> str:
 
 
 def _type(run: Run, phase: PhaseSummary, operation: str) -> str:
-    """Return the type of an operation by the workload, such as `bulk`; its name if the run does not tell."""
+    """Return the type of an operation by the workload, such as `bulk`; its name if the type is not recorded."""
     planned = next((it for it in run.manifest.workload.phases if it.get("name") == phase.name), {})
     form = planned.get("operations", {}).get(operation)
     return next(iter(form), operation) if isinstance(form, Mapping) else operation
 
 
 def _rates(run: Run, phase: PhaseSummary, seconds: range) -> dict[str, list[float]]:
-    """Return the throughput of all streams in each of some seconds of a phase, by operation.
+    """Return the throughput of all streams, 1/s, in each of `seconds` of a phase, by operation.
 
-    A success counts in the second of its response, not of its scheduled time.
+    It counts documents for bulk requests, else successes. `seconds` are numbered from 0 at the start of the phase's
+    load. A success counts in the second of its response, not of its scheduled time.
     """
     counts: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(seconds, 0.0))
     columns = run.series.select(["phase", "operation", "second", "documents", "successes"])
@@ -231,7 +232,11 @@ def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
     def record(
         key: tuple[str, str], time: float, segment: str, name: str, value: float, unit: str, **meta: Any
     ) -> dict[str, Any]:
-        """Return a record of the operation `key`; `time` is s since the run began, `name` and `value` its metric."""
+        """Return a record of the operation `key` (phase, name) at `time`, s since the run began.
+
+        `name` is its metric, and `value` is in `unit`. `segment` is `warmup` or `measure`; `meta` are further entries
+        of the record's `meta`.
+        """
         return {
             "@timestamp": round(1e3 * (began + time)),
             words.relative: 1e3 * (time - starts[key[0]]),
@@ -262,12 +267,15 @@ _Request = tuple[tuple[str, str], float, str, Mapping[str, float], Mapping[str, 
 
 
 def _has_samples(run: Run) -> bool:
-    """Return whether the run recorded each request."""
+    """Return whether the run recorded single requests, at least one."""
     return next(run.samples(), None) is not None
 
 
 def _sampled(run: Run) -> Iterator[_Request]:
-    """Yield key, time sent, segment, times (s) and outcome of each recorded request."""
+    """Yield (phase, operation), time sent, segment, times and outcome of each recorded request.
+
+    The time sent is in s since the run began; `times` maps `latency` and `service_time` to s.
+    """
     for batch in run.samples():
         for row in batch.to_pylist():
             times = {"latency": row["done"] - row["scheduled"], "service_time": row["done"] - row["sent"]}
@@ -276,7 +284,11 @@ def _sampled(run: Run) -> Iterator[_Request]:
 
 
 def _reconstructed(run: Run) -> Iterator[_Request]:
-    """Yield key, second, segment, one time (s) and outcome of each request, from the histograms."""
+    """Yield (phase, operation), second (s since the run began), segment, one time (s) and outcome, from the histograms.
+
+    A request gives two items, one for each time, with values to three digits. Failures have the response time in both.
+    The error class of a failure is one of those counted in its second, or `unknown`.
+    """
     known = set(run.histograms.tags())
     classes: dict[tuple[str, str, str, int], list[str]] = defaultdict(list)
     for row in run.series.to_pylist():
@@ -303,7 +315,7 @@ def _reconstructed(run: Run) -> Iterator[_Request]:
 def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float]]:
     """Yield (second, value) of each request, from (second, histogram) pairs.
 
-    Values are in s: the quantiles of the histogram at even steps, ascending.
+    Values are in s: quantiles of the histogram at even steps, as many as it has counts, ascending.
     """
     for time, histogram in seconds:
         for index in range(histogram.count):
@@ -316,7 +328,10 @@ def _outcome(error: str | None) -> dict[str, Any]:
 
 
 def require_index(name: str) -> None:
-    """Raise BadInput for a text that Elasticsearch and OpenSearch accept neither as index nor as alias."""
+    """Raise BadInput if Elasticsearch and OpenSearch accept `name` neither as index nor as alias.
+
+    Capital letters are accepted, because an alias may have them.
+    """
     size = len(name.encode(errors="replace"))
     if size > 255 or not re.fullmatch(r"(?!\.{1,2}$|[-_+])[^\s\\/*?\"<>|,#:%\ud800-\udfff]+", name):
         raise BadInput(
@@ -326,7 +341,7 @@ def require_index(name: str) -> None:
 
 
 def mapping(words: str) -> dict[str, Any]:
-    """Return the settings of an index for records, as in the templates of Rally or OSB: `words` is `rally` or `osb`."""
+    """Return the mappings of an index for records, as in the templates of Rally or OSB. `words` is `rally` or `osb`."""
     names = _WORDS[words]
     keyword = {"type": "keyword"}
     return {

@@ -52,7 +52,7 @@ def _about(run: Run) -> dict[str, Any]:
 
 
 def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) -> dict[str, Any]:
-    """Return the values of one operation of a phase: counts, rates, times (s), and the states of its figures."""
+    """Return the values of one operation of a phase: counts, rates (1/s), times (s), and the states of its figures."""
     return {
         "phase": phase.name,
         "operation": name,
@@ -76,7 +76,10 @@ def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) 
 
 
 def _states(run: Run, phase: PhaseSummary, operation: str) -> dict[str, str]:
-    """Return `good`, `bounded` or `unknown` for each figure of a phase and of one operation."""
+    """Return figure -> `good`, `bounded` or `unknown` for the figures of a phase and of one operation.
+
+    Empty if the run has no verdict.
+    """
     figures = run.summary.verdict.figures if run.summary.verdict else ()
     of_phase = [figure for figure in figures if figure.phase == phase.name]
     return {figure.figure: figure.state for figure in of_phase if figure.operation in (None, operation)}
@@ -86,7 +89,10 @@ _COLUMNS = ("run", "phase", "operation", "requests/s", "p50", "p99", "p99.9", "p
 
 
 def markdown(runs: Sequence[Run]) -> str:
-    """Return a table of the measured phases, and a list of bounded figures and reasons. Times are response times."""
+    """Return a Markdown table of the measured phases, and a list of failures, reasons and bounded figures.
+
+    A run without a measured phase has a row of dashes.
+    """
     lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * 3}{'--:|' * 6}---|"]
     for run in runs:
         words = {None: "not judged", True: "valid", False: "not valid"}[validity(run)]

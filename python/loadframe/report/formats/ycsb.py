@@ -26,7 +26,7 @@ _QUANTILES = (("50th", 0.5), ("90th", 0.9), ("95th", 0.95), ("99th", 0.99), ("99
 
 
 def text(run: Run) -> str:
-    """Return the measured phases of a run as YCSB prints them.
+    """Return the measured phases of a run as YCSB prints them, times in whole microseconds.
 
     With several phases, names of sections begin with the phase's name.
     """
@@ -55,7 +55,11 @@ def _lines(run: Run) -> Iterator[tuple[str, str, object]]:
 def _operation(
     run: Run, phase: PhaseSummary, name: str, section: str, figures: OperationFigures
 ) -> Iterator[tuple[str, str, object]]:
-    """Yield section, measure and value of each line of an operation: times, and counts by outcome."""
+    """Yield section, measure and value of each line of an operation: times (us), and counts by outcome.
+
+    `name` is the operation in the record, `section` its name in the output. Kinds of times without requests are
+    omitted.
+    """
     known = set(run.histograms.tags())
     kinds = ((section, "service"), (f"Intended-{section}", "response"), (f"Intended-{section}-FAILED", "failure"))
     for title, kind in kinds:
@@ -81,7 +85,7 @@ def _operation(
 
 
 def _safe(name: str) -> str:
-    """Replace characters that would end a section's name, a measure or a line."""
+    """Replace by a hyphen each character other than a letter, digit, underscore, dot or hyphen."""
     return re.sub(r"[^\w.-]", "-", name)
 
 

@@ -43,7 +43,8 @@ _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: the capacity of each treatment, and the nodes for each demand.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
+    checked.
     """
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
@@ -72,7 +73,10 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(capacities: Capacities) -> BadInput | None:
-    """Return an error if no treatment has a rate or number of users that meets the SLO."""
+    """Return an error if no treatment has a rate or number of users that meets the SLO; else None.
+
+    Return None, too, without treatments.
+    """
     if not capacities.capacities or any(capacity.kind is not Kind.NONE for capacity in capacities.capacities):
         return None
     return BadInput(
@@ -84,7 +88,11 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
 
 
 def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment that has a capacity, at that rate."""
+    """Return the cost of each treatment that has a capacity, at that rate, in the order of treatments.
+
+    With one search, the interval spans the rate that passed and the next one that failed. A capacity that is only an
+    upper bound counts as 0/s.
+    """
     costs = []
     for capacity in capacities.capacities:
         rate = capacity.rate
@@ -114,7 +122,7 @@ def _curve(capacities: Capacities) -> tuple[ScalabilityFit | None, str | None]:
 
 
 def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tuple[Demand, str]]:
-    """Return the answer to each demand of the file and its sentence; empty if other factors than nodes vary."""
+    """Return the answer to each demand of the experiment and its sentence; empty if factors other than nodes vary."""
     if not _only_nodes(capacities):
         return []
     answers = []
@@ -135,7 +143,10 @@ def _page(
     demands: list[str],
     sections: Sections,
 ) -> Page:
-    """Return the page. `refusal` is the reason if `fitted` is None, and `demands` are the answers to demands."""
+    """Return the page. `refusal` is the reason if `fitted` is None, and `demands` are the answers to demands.
+
+    `sections` are those that all kinds of experiments have.
+    """
     description = capacities.folder.description
     several = len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1 and _only_nodes(
         capacities
@@ -177,7 +188,10 @@ def _page(
 
 
 def _capacity_rows(capacities: Capacities) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the titles and rows of the table of capacities: a row for each treatment."""
+    """Return the titles and rows of the table of capacities: a row for each treatment.
+
+    Documents/s have a column if they differ from requests/s at any treatment.
+    """
     counted = any(capacity_words.counts_documents(capacity) for capacity in capacities.capacities)
     columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
     rows = [
@@ -193,7 +207,10 @@ def _capacity_rows(capacities: Capacities) -> tuple[tuple[str, ...], list[tuple[
 
 
 def _trials(capacity: Capacity) -> Table:
-    """Return a table of all trials of a treatment: outcome, reasons, level and figures."""
+    """Return a table of all trials of a treatment: outcome, reasons, level (requests/s or users) and figures.
+
+    The rate that random arrivals offered has a column if any trial has it.
+    """
     random = any(attempt.offered is not None for search in capacity.searches for attempt in search.attempts)
     rows = [
         [

@@ -83,7 +83,7 @@ def comparison_page(
 
 
 def _distinct_runs(groups: Sequence[Group]) -> tuple[RecordedRun, ...]:
-    """Return the runs of all groups; if two have the same name, their names begin with the label of the group."""
+    """Return the runs of all groups; if any two have the same name, all are renamed to `LABEL/RUN`."""
     runs = [run for group in groups for run in group.runs]
     if len({run.id for run in runs}) == len(runs):
         return tuple(runs)
@@ -98,7 +98,7 @@ def _question(baseline: str, others: Sequence[str]) -> str:
 
 
 def contrasts_table(comparison: Comparison) -> Table:
-    """Return a row for each measure of each group against the baseline."""
+    """Return a row for each measure of each group against the baseline, the first group."""
     return Table(
         _columns(comparison, _DELTA),
         [_row(contrast, comparison) for contrast in comparison.contrasts],
@@ -108,7 +108,10 @@ def contrasts_table(comparison: Comparison) -> Table:
 
 
 def _names_groups(comparison: Comparison) -> bool:
-    """Return whether rows need the label of their group: with two groups, the columns have the labels."""
+    """Return whether rows need the label of their group: with more than two groups.
+
+    Otherwise columns have the labels.
+    """
     return len(comparison.groups) > 2
 
 
@@ -121,7 +124,10 @@ def _columns(comparison: Comparison, delta: str) -> tuple[str, ...]:
 
 
 def strip_plot(comparison: Comparison, name: str) -> Figure:
-    """Draw each run as a mark, relative to the baseline's means. `name` is the plot's identifier."""
+    """Draw each run as a mark, relative to the baseline's mean of the measure. `name` is the plot's identifier.
+
+    Measures with a mean of 0 at the baseline are not drawn.
+    """
     rows = list(dict.fromkeys(compare_words.name(contrast) for contrast in comparison.contrasts))
     marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     shift = {group.label: index for index, group in enumerate(comparison.groups)}
@@ -170,9 +176,9 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
 
 
 def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw each group's mean throughput with its interval, by phase and treatment, or return None if there is none.
+    """Draw each group's mean throughput (requests/s) with its 95 % interval, by phase and treatment.
 
-    `name` is the plot's identifier.
+    Return None if no contrast has a throughput. `name` is the plot's identifier.
     """
     shown = [contrast for contrast in comparison.contrasts if contrast.measure.kind == "throughput"]
     if not shown:
@@ -216,14 +222,17 @@ _SPACING = 0.6
 
 
 def _column(contrast: Contrast) -> str:
-    """Return the name of a contrast's column in the plot: its phase, and its treatment if it has one."""
+    """Return the name of a contrast's column in the plot: `phase NAME`, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
     phase = f"phase {contrast.measure.phase}"
     return f"{phase}, {at}" if at else phase
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each measure with its interval, or None without contrasts. `name` is the plot's identifier."""
+    """Draw the ratio of each of the first 40 measures with its interval, or return None without contrasts.
+
+    `name` is the plot's identifier.
+    """
     effects, marks, baseline = [], {}, comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
@@ -246,7 +255,10 @@ def effects_plot(comparison: Comparison, name: str) -> Figure | None:
 
 
 def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
-    """Return the cells of a contrast, in the order of `_columns`."""
+    """Return the cells of a contrast, in the order of `_columns`.
+
+    An inconclusive result has its reason in small type.
+    """
     reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
     return [
         Cell(compare_words.name(contrast)),
@@ -265,7 +277,7 @@ _TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "y
 def print_comparison(comparison: Comparison, console: Console | None = None, *, limited: bool = True) -> None:
     """Print a comparison, on standard output unless another console is given.
 
-    Without `limited`, the numbers of runs that the load generator limited or a rule shifted are left out.
+    Without `limited`, the numbers of runs that the load generator limited or whose figures a rule shifts are left out.
     """
     console = console or PrintableConsole()
     for sentence in compare_words.lead(comparison):
@@ -309,7 +321,7 @@ def _table(comparison: Comparison) -> TerminalTable:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: ratios, tests and warnings.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, is broken, or has nothing to compare.
     """
     folder = read_experiment(path)
     comparison = compare_variants(folder)

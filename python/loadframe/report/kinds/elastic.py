@@ -84,7 +84,7 @@ def lead(group: Group) -> list[str]:
 
 
 def _unanswered(group: Group) -> Iterator[str]:
-    """Yield sentences: no answer, the invalid run shown instead, and the validity rules."""
+    """Yield sentences: no run is valid; then, if an invalid run is shown instead, its causes and the validity rules."""
     yield "No answer: no run with the event is valid."
     if group.example:
         yield f"{shown_as_invalid(group.example)} No figure uses it."
@@ -92,7 +92,7 @@ def _unanswered(group: Group) -> Iterator[str]:
 
 
 def shown_as_invalid(run: RecordedRun) -> str:
-    """Return a sentence: the plot shows this invalid run, for these causes."""
+    """Return a sentence: the plot shows this invalid run, for these causes. That the run is invalid is not checked."""
     causes = "; ".join(reason.cause for reason in run.reasons)
     return f"The plot shows {run.id}, which is invalid: {causes}."
 
@@ -169,8 +169,8 @@ def _joining(delay: Repeated, joined: int, runs: int) -> str:
 def _gain_text(gain: Estimate, growth: float) -> str:
     """Write the gain of added nodes as the end of a sentence; a loss only if the whole interval shows one.
 
-    `growth` is the number of nodes after the step over that before it. `gain` times `growth` is the change of
-    throughput.
+    `growth` is the number of nodes after the step over that before it. `gain` times `growth` is the factor by which
+    throughput changed.
     """
     if not gain.is_finite:
         less = gain.value * growth < 1
@@ -184,13 +184,16 @@ def _gain_text(gain: Estimate, growth: float) -> str:
 
 
 def _control_growth(measure: Repeated) -> str:
-    """Write the mean of `growth` in the control runs. Requires control runs."""
+    """Write the mean factor of throughput in the control runs over the step. AssertionError without control runs."""
     assert measure.drift
     return format_count(round(measure.drift.value, 2))
 
 
 def _cost(lost: Repeated) -> str:
-    """Write the work that a step cost, as seconds of throughput, compared with the control run if one exists."""
+    """Write the work that a step cost, as the time that the throughput before would need for it.
+
+    With a control run, write only the cost beyond the work that the control run lost.
+    """
     if lost.difference is None:
         return f"The step cost the work of {_duration(lost.mean)}{_of(lost)}"
     if lost.difference.value <= 0:
@@ -200,12 +203,12 @@ def _cost(lost: Repeated) -> str:
 
 
 def rows(step: StepMeasures, rate: Rate) -> list[Row]:
-    """Return the texts of each measure of a step; `rate` is the unit that throughput counts."""
+    """Return the texts of each measure of a step, in the step's order. `rate` gives the unit of throughputs."""
     return [_row(measure, rate) for measure in step.measures.values()]
 
 
 def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
-    """Return the name and score texts of each policy run, in the order of `SCORES`."""
+    """Return the name and score texts of each policy run, in the order of `SCORES`; empty without a scaling policy."""
     return [
         (
             run,
@@ -225,7 +228,10 @@ SCORES = ("run", "too few: accuracy", "too many: accuracy", "too few: time", "to
 
 
 def _row(measure: Repeated, rate: Rate) -> Row:
-    """Return the row of a measure: its value, its control without changes, and their difference."""
+    """Return the row of a measure: its mean with the interval, the mean of the control runs, and their difference.
+
+    The latter two are a dash without control runs. `rate` gives the unit of throughputs.
+    """
     named = MEASURES[measure.name]
     unit = rate.unit if named.unit == "rate" else named.unit
     control = [value.value for value in measure.control.values()]
@@ -248,9 +254,10 @@ def _row(measure: Repeated, rate: Rate) -> Row:
 
 
 def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Number:
-    """Return the number behind a text, in the unit of CSV files; a `censored` one is a lower bound.
+    """Return the number behind a text, in the unit of CSV files; unknown for None.
 
-    Shares become percent, and ends that are not finite become None.
+    Shares become percent, and ends that are not finite become None. A `censored` value is a lower bound: the number has
+    only that end.
     """
     base = {"share": "%", "s": "s", "seconds": "s", "bytes": "B", "bytes/s": "B/s"}.get(unit, "")
     if estimate is None:
@@ -263,7 +270,11 @@ def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Num
 
 
 def _measure_text(measure: Repeated, unit: str | None = None) -> str:
-    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
+    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`.
+
+    `>` marks runs in which the event did not happen before the end; the number is their smallest bound. `unit` replaces
+    the unit of the measure's definition.
+    """
     unit = unit or MEASURES[measure.name].unit
     bounds = [value.value for value in measure.values.values() if value.censored]
     if not bounds:
@@ -292,9 +303,9 @@ def _alone(value: float) -> Estimate:
 
 
 def _text(estimate: Estimate, unit: str) -> str:
-    """Write an estimate in the unit of a measure, such as `share`, `s` or `bytes`.
+    """Write an estimate in the unit of a measure, such as `share` (of one, written in %), `s` or `bytes`.
 
-    If only one end of its interval is known, the text names it: `12.3 s (at least 8 s)`.
+    An infinite interval is omitted. If only one end is known and above 0, the text names it: `12.3 s (at least 8 s)`.
     """
     ends = [(word, end) for word, end in (("least", estimate.low), ("most", estimate.high)) if math.isfinite(end)]
     if len(ends) == 1 and ends[0][1] > 0:
@@ -331,7 +342,10 @@ def _size(estimate: Estimate, per: str) -> str:
 
 
 def _in(estimate: Estimate, unit: float, name: str) -> str:
-    """Write an estimate with its interval, divided by `unit` and followed by the unit's name `name`."""
+    """Write an estimate with its interval, divided by `unit` and followed by the unit's name `name`: `12 ms [10, 14]`.
+
+    The interval must be finite, and not a point.
+    """
     scaled = Estimate(estimate.value / unit, estimate.low / unit, estimate.high / unit)
     value, _, interval = estimate_text(scaled).partition(" [")
     return f"{value} {name} [{interval}"
@@ -388,7 +402,7 @@ def _view(group: Group, index: int) -> GroupView:
 
 
 def _measures(rows: Sequence[Row]) -> Table:
-    """Return the rows of a step as a table for the page."""
+    """Return the rows of a step as a table for the page: with the event, in the control runs, and their difference."""
     cells = [
         [
             Cell(row.title),
@@ -437,7 +451,8 @@ def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: the measures of each transition.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
+    checked.
     """
     elasticity = read_elasticity(path)
     more = further(elasticity.folder, bands)
@@ -450,7 +465,10 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(elasticity: Elasticity) -> BadInput | None:
-    """Return an error if no trigger fired in any completed run, so that no cluster was changed."""
+    """Return an error if no trigger fired in any completed run with events, so that no cluster was changed.
+
+    Return None otherwise, and without such runs.
+    """
     runs = [run.run for run in elasticity.folder.runs if run.treatment.get("event") and run.status == "done"]
     kinds = [{event["kind"] for event in run.events} for run in runs if run]
     if not kinds or any(FIRED in seen or NEVER not in seen for seen in kinds):

@@ -49,7 +49,7 @@ _WAITING_TITLE = "Response times of users, and the application's waiting time in
 
 
 def _waiting_rows(tiers: Tiers) -> list[list[Cell]]:
-    """Return the cells of the waiting times, by operation, part of the application, and size."""
+    """Return the cells of the waiting times, sorted by operation, part of the application, and size."""
     rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0, row.clients or 0))
     return [
         [
@@ -196,7 +196,7 @@ def _treatments(curves: PhaseCurves) -> Table | None:
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
     """Return title and plot over time for each number of nodes: the first run of its best treatment.
 
-    `prefix` begins the identifiers of the plots.
+    `prefix` begins the identifiers of the plots. Runs without a readable folder are left out.
     """
     runs = {run.id: run for run in sweep.folder.runs}
     shown = []
@@ -212,7 +212,10 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
 
 
 def _subtitle(description: Mapping[str, Any], stores: Sequence[RecordedStore]) -> str:
-    """Return the clusters of the experiment, and whether its data grew with the nodes."""
+    """Return the clusters of the experiment, and whether its data grew with the nodes, joined by ` · `.
+
+    Without stores or a factor `nodes`, that part is missing.
+    """
     words = [clusters_text(stores)] if stores else []
     if "nodes" in description["factors"]:
         weak = description.get("scaling") == "weak"
@@ -223,14 +226,17 @@ def _subtitle(description: Mapping[str, Any], stores: Sequence[RecordedStore]) -
 
 
 def _size(nodes: int | None, clients: int | None) -> str:
-    """Write the numbers of nodes and clients that are known: `2 nodes, 8 clients`."""
+    """Write the numbers of nodes and clients that are known: `2 nodes, 8 clients`; empty if neither is."""
     words = [format_nodes(nodes)] if nodes else []
     words += [counted(clients, "client")] if clients else []
     return ", ".join(words)
 
 
 def print_sweep(sweep: Sweep, console: Console | None = None, further: Further | None = None) -> None:
-    """Print an experiment in brief, on standard output unless another console is given."""
+    """Print an experiment in brief, on standard output unless another console is given.
+
+    Each phase has its answer, table and warnings. Then follow the `further` tables, equal resources, and the used runs.
+    """
     console = console or PrintableConsole()
     description = sweep.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
@@ -301,7 +307,10 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
 
 
 def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment of the first measured phase, with the limits of the SLO in `prices`."""
+    """Return the cost of each treatment of the first measured phase, with the limits of the SLO in `prices`.
+
+    A treatment counts as failed if requests failed in one of its runs, even if that run is not used.
+    """
     default = int(sweep.folder.description["store"].get("nodes") or 1)
     phase, by_name = sweep.curves[0].phase, {run.id: run for run in sweep.folder.runs}
     failed = {run.treatment_key for run in sweep.folder.counted if run.requests_failed}
@@ -326,7 +335,8 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: curves, fits and speed-ups.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
+    checked.
     """
     sweep = read_sweep(path)
     prices = Prices.of(sweep.folder.description)

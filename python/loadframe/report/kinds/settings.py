@@ -78,7 +78,10 @@ def settings_page(settings: Settings, further: Sections = (), over: Sections = (
 
 
 def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> ResultView:
-    """Return the result of one phase as the page shows it; `prefix` begins the identifiers of its plots."""
+    """Return the result of one phase as the page shows it; `prefix` begins the identifiers of its plots.
+
+    `description` is the content of experiment.json.
+    """
     return ResultView(
         heading=settings_words.heading(result),
         lead=settings_words.lead(result, description["factors"]),
@@ -101,9 +104,10 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
 
 
 def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]], name: str) -> list[Figure]:
-    """Draw the ratios of response number `index` with their intervals, the largest share first; empty without ratios.
+    """Return one plot of the ratios of response number `index` with their intervals; empty without ratios.
 
-    `levels` are the levels of each factor, and `name` is the plot's identifier.
+    It has at most 30 ratios, from the terms with the largest shares of the variation. `levels` maps each setting to its
+    levels, the default first. `name` is the plot's identifier.
     """
     response = result.responses[index]
     effects = []
@@ -130,7 +134,8 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
     """Return the terms of response number `index`, the largest share first, then the shares of blocks and residuals.
 
-    `levels` are the levels of each factor.
+    A term has a row for each of its levels, with the ratio to the default. `levels` maps each setting to its levels,
+    the default first.
     """
     response = result.responses[index]
     rows = []
@@ -169,7 +174,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 
 
 def _effect_cell(contrast: Contrast) -> Cell:
-    """Return the ratio of an effect with its interval; where runs failed, only the known bound."""
+    """Return a cell for the ratio of an effect with its interval; where runs failed, only the known bound."""
     text, ratio = settings_words.effect_text(contrast), contrast.ratio
     if not contrast.low_open and not contrast.high_open:
         return estimate_cell(text, ratio)
@@ -178,7 +183,7 @@ def _effect_cell(contrast: Contrast) -> Cell:
 
 
 def ranking_table(result: SettingsAt) -> Table:
-    """Return a row for each combination, compared with the default, best first."""
+    """Return a row for each combination in the order of the ranking, the best first, with ratios to the default."""
     rows = []
     for standing in result.standings:
         levels = result.combinations[standing.combination]
@@ -218,7 +223,8 @@ def ranking_table(result: SettingsAt) -> Table:
 def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[Any]]) -> list[Figure]:
     """Draw the objective at the levels of two settings, for the four interactions with the largest shares.
 
-    `prefix` begins the identifiers of the plots, and `levels` are the levels of each factor.
+    Return an empty list without responses. `prefix` begins the identifiers of the plots; `levels` maps each setting to
+    its levels.
     """
     if not result.responses:
         return []
@@ -228,7 +234,11 @@ def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[
 
 
 def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Mapping[str, Sequence[Any]]) -> Figure:
-    """Draw the means of the objective over the levels of one setting of a term, a line for each level of the other."""
+    """Draw the means of the objective over the levels of one setting of `term`, a line for each level of the other.
+
+    `term` has the numbers of two settings: the first is the x axis. `name` is the plot's identifier. Rates are in 1/s,
+    times in ms.
+    """
     over, by = term
     cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, value in result.course:
@@ -269,7 +279,7 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Map
 
 
 def _in_order(levels: Sequence[Any]) -> list[str]:
-    """Return levels as text: numbers by size, other levels in the order of the experiment file."""
+    """Return levels as text: ascending if all are numbers, else in the given order."""
     numeric = all(isinstance(level, int | float) for level in levels)
     return [str(level) for level in (sorted(levels) if numeric else levels)]
 
@@ -294,7 +304,10 @@ def _unit(result: SettingsAt) -> tuple[float, str]:
 
 
 def course(result: SettingsAt, name: str) -> Figure:
-    """Draw the trials of an optimiser in order, and the best value so far. `name` is the plot's identifier."""
+    """Draw the trials of an optimiser in order, and the best value so far. `name` is the plot's identifier.
+
+    The result must have a trial. Rates are drawn in 1/s, times in ms.
+    """
     values = np.array([value for _, value in result.course])
     higher = result.objective.better == "higher"
     best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
@@ -321,7 +334,11 @@ _SHOWN = 8
 
 
 def print_settings(settings: Settings, console: Console | None = None, further: Further | None = None) -> None:
-    """Print a settings experiment in brief, on standard output unless another console is given."""
+    """Print a settings experiment in brief, on standard output unless another console is given.
+
+    Each phase and size has its answer, effects, ranking and warnings. Then follow the `further` tables and the used
+    runs.
+    """
     console = console or PrintableConsole()
     description = settings.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
@@ -345,7 +362,10 @@ def print_settings(settings: Settings, console: Console | None = None, further: 
 
 
 def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> TerminalTable:
-    """Return the terms with the eight largest shares of the first response as a table for the terminal."""
+    """Return the terms with the eight largest shares of the first response as a table for the terminal.
+
+    `levels` maps each setting to its levels, the default first.
+    """
     response = result.responses[0]
     aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
     further = any(aliased.values())
@@ -370,7 +390,7 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Termina
 
 
 def _ranking(result: SettingsAt) -> TerminalTable:
-    """Return the eight best combinations as a table for the terminal."""
+    """Return the eight best combinations as a table for the terminal, the best first, with ratios to the default."""
     name = f"combination, by {result.objective.phrase}"
     table = TerminalTable((name, "runs", "failed", "ratio", "as measured", "better", "CPU per request"))
     for standing in result.standings[:_SHOWN]:
@@ -465,7 +485,8 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: effects, ranking and confirmation.
 
-    `bands` are the bounds of latency buckets, s.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. KeyError for another
+    kind.
     """
     settings = read_settings(path)
     prices = Prices.of(settings.folder.description)

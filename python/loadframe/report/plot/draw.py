@@ -77,7 +77,10 @@ class _Frame:
 
 
 def draw(figure: Figure, font: str = _FONT) -> str:
-    """Return the figure as an SVG element, which is higher than `figure.height` if texts need more lines."""
+    """Return the figure as an SVG element, which is higher than `figure.height` if texts need more lines.
+
+    `font` is a CSS font-family.
+    """
     figure = _fitted(figure)
     frame = _frame(figure)
     parts = [
@@ -95,9 +98,9 @@ def draw(figure: Figure, font: str = _FONT) -> str:
 
 
 def data(figure: Figure) -> str:
-    """Return the data for the page's pointer script, as JSON escaped for a script element.
+    """Return the data for the page's pointer script, as JSON in which `<` is escaped for a script element.
 
-    `narrow` has the axes of the copy of the figure for narrow screens.
+    `narrow` has the axes of the copy of the figure for narrow screens. ValueError for a number that is not finite.
     """
     document = {
         **_axes(figure),
@@ -116,7 +119,7 @@ def narrow(figure: Figure) -> Figure:
 
 
 def _axes(figure: Figure) -> dict[str, Any]:
-    """Return size, x axis and panels of a figure for the pointer script."""
+    """Return size (pixels), x axis and panels of a figure for the pointer script."""
     figure = _fitted(figure)
     frame = _frame(figure)
     panels = [{"title": panel.y.title, **_placed(y)} for panel, y in zip(figure.panels, frame.y, strict=True)]
@@ -125,7 +128,7 @@ def _axes(figure: Figure) -> dict[str, Any]:
 
 
 def _fitted(figure: Figure) -> Figure:
-    """Return the figure with the height that further rows of its legend and of the texts below it need."""
+    """Return the figure with the height that further rows of its legend and longer texts below it need."""
     rows = max(len(_legend_rows(figure)) - 1, 0)
     return replace(figure, height=figure.height + round(_LEGEND_ROW * rows + _bottom(figure) - _BOTTOM))
 
@@ -136,7 +139,10 @@ def _escape(words: str) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return a copy of `value` with all strings in it made printable."""
+    """Return a copy of `value` with control characters and direction marks removed from all strings inside it.
+
+    Keys of dictionaries stay; tuples become lists.
+    """
     match value:
         case str():
             return printable(value)
@@ -161,7 +167,10 @@ def _trace_data(trace: Trace) -> dict[str, Any]:
 
 
 def _placed(over: Scale) -> dict[str, Any]:
-    """Return a scale for the pointer script: the pixels and values of its ends, and its categories."""
+    """Return a scale for the pointer script: the pixels and values of its ends, and its categories if it has any.
+
+    On a logarithmic scale, the values are decimal logarithms.
+    """
     edges = [round(edge, 2) for edge in (over.start, over.end)]
     placed: dict[str, Any] = {"pixels": edges, "values": [over.low, over.high], "log": over.log}
     return {**placed, "categories": list(over.categories)} if over.categories else placed
@@ -192,12 +201,15 @@ def _frame(figure: Figure) -> _Frame:
 
 
 def _label_room(figure: Figure) -> float:
-    """Return the width for the labels of the y axes; longer labels get several lines."""
+    """Return the width for the labels of the y axes, pixels; longer labels get several lines."""
     return _LABELS * figure.width
 
 
 def _slants_categories(figure: Figure) -> bool:
-    """Return whether the names of categories must be slanted, because they are too wide to stand side by side."""
+    """Return whether the names of categories on the x axis are too wide to stand side by side, and must be slanted.
+
+    False for other axes.
+    """
     if figure.x.kind != "category":
         return False
     categories = scale(figure.x, _x_values(figure), 0, 1).categories
@@ -235,7 +247,7 @@ def _y_values(figure: Figure, panel: int) -> Iterator[float | None]:
 
 
 def _y_ticks(axis: Axis, y: Scale) -> list[tuple[float | str, str]]:
-    """Return the ticks of a y axis with their labels, about 38 pixels apart."""
+    """Return the ticks (value, label) of a y axis, about 38 pixels apart, unless the axis gives its ticks."""
     return ticks(axis, y, max(2, round((y.start - y.end) / 38)))
 
 
@@ -314,7 +326,7 @@ def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _area(band: Band, frame: _Frame) -> str:
-    """Return the SVG polygon of a band; points without a pixel are left out."""
+    """Return the SVG polygon of a band; points with a gap or without a pixel are left out."""
     y = frame.y[band.panel]
     edges = []
     for x, low, high in zip(band.x, band.low, band.high, strict=True):
@@ -329,7 +341,7 @@ def _area(band: Band, frame: _Frame) -> str:
 
 
 def _trace(trace: Trace, frame: _Frame) -> str:
-    """Return the SVG group of a trace: its line, marks and error bars."""
+    """Return the SVG group of a trace: its line, marks and error bars. Error bars need marks."""
     y = frame.y[trace.panel]
     places = [
         (None if at is None else frame.x.pixel(at), None if value is None else y.pixel(value))
@@ -348,7 +360,10 @@ def _trace(trace: Trace, frame: _Frame) -> str:
 
 
 def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) -> str:
-    """Return the SVG path of a line through places (x, y) in pixels, with a gap at None."""
+    """Return the SVG path of a line through places (x, y) in pixels, with a gap at None.
+
+    A single place between two gaps becomes a short dash.
+    """
     steps: list[str] = []
     drawing = False
     points = [*places, (None, None)]
@@ -390,7 +405,7 @@ def _bars(
 
 
 def _mark(x: float | None, y: float | None, mark: Mark) -> str:
-    """Return the SVG element of a symbol with its center at a place in pixels."""
+    """Return the SVG element of a symbol with its center at (x, y) in pixels. A coordinate of None counts as 0."""
     x, y, radius = x or 0.0, y or 0.0, mark.size / 2
     if mark.symbol == "x":
         ends = f"M{_n(x - radius)} {_n(y - radius)}L{_n(x + radius)} {_n(y + radius)}"
@@ -407,7 +422,10 @@ def _mark(x: float | None, y: float | None, mark: Mark) -> str:
 
 
 def _legend_rows(figure: Figure) -> list[list[Trace]]:
-    """Return the traces of the legend, one for each name, in rows that fit the width."""
+    """Return the traces of the legend, the first of each name, in rows that fit the width of the figure.
+
+    Traces without a name, a legend or a value are left out.
+    """
     named: dict[str, Trace] = {}
     for trace in figure.traces:
         if trace.legend and trace.name and any(value is not None for value in trace.y):
@@ -430,7 +448,7 @@ def _legend_width(figure: Figure, trace: Trace) -> float:
 
 
 def _legend_name(figure: Figure, trace: Trace) -> str:
-    """Return the name of a trace, shortened to the width of the figure."""
+    """Return the name of a trace, cut with an ellipsis to the width of the figure."""
     return _shortened(trace.name, int((figure.width - 2 * _RIGHT - _SWATCH) / (_LETTER * _SMALL)))
 
 
@@ -458,7 +476,7 @@ def _label_height(figure: Figure) -> float:
 
 
 def _slants_labels(figure: Figure) -> bool:
-    """Return whether labels are slanted: on request, or if they would overlap in a row."""
+    """Return whether the labels above the first panel are slanted: on request, or if they would not fit in a row."""
     if figure.slanted:
         return True
     x = scale(figure.x, _x_values(figure), 80, figure.width - _RIGHT)
@@ -507,9 +525,10 @@ def _text(
     color: str = "",
     size: int = _SMALL,
 ) -> str:
-    """Return the SVG element of a text at a point in pixels.
+    """Return the SVG element of a text, escaped here, at a point in pixels.
 
-    `turn` is an angle in degrees and the center of the rotation.
+    `anchor` is start, middle or end. `turn` is an angle in degrees, clockwise, and the center of the rotation in
+    pixels. `size` is in pixels; an empty `color` is that of the figure.
     """
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     if turn:
@@ -522,18 +541,21 @@ def _text(
 
 
 def _width(words: str, size: int = _SMALL) -> float:
-    """Estimate the width of a text in pixels."""
+    """Estimate the width, in pixels, of a text in a font of `size` pixels."""
     return _LETTER * size * len(words)
 
 
 def _lines(words: str, room: float, size: int = _SMALL) -> list[str]:
-    """Break a text into lines of at most `room` pixels; longer words are shortened."""
+    """Break a text into lines of at most `room` pixels in a font of `size` pixels; longer words are shortened.
+
+    Return one empty line for an empty text.
+    """
     most = max(int(room / (_LETTER * size)), 4)
     return [_shortened(line, most) for line in wrap(words, most, break_long_words=False)] or [""]
 
 
 def _shortened(words: str, most: int) -> str:
-    """Return a text, cut to `most` characters with an ellipsis."""
+    """Return a text, cut to `most` characters. The last character of a cut text is an ellipsis."""
     return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 

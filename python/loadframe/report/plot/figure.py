@@ -159,12 +159,18 @@ class Figure:
 
 
 def logarithmic(title: str, values: Iterable[float | None]) -> Axis:
-    """Return a logarithmic axis for `values`; a linear axis if no value is above 0."""
+    """Return a logarithmic axis for `values` without a range. Return a linear axis if no value is above 0.
+
+    Values of None are ignored.
+    """
     return Axis(title, "log" if any(value is not None and value > 0 for value in values) else "linear")
 
 
 def spread(axis: Axis, values: Iterable[float | None]) -> Axis:
-    """Return a logarithmic copy of the axis if positive values differ by more than a decade, else one from 0."""
+    """Return a logarithmic copy of the axis if positive values differ by more than a factor of 10, else a copy from 0.
+
+    Values that are None, 0 or negative are ignored.
+    """
     known = [value for value in values if value is not None and value > 0]
     if known and max(known) > 10 * min(known):
         return replace(axis, kind="log")
@@ -172,7 +178,7 @@ def spread(axis: Axis, values: Iterable[float | None]) -> Axis:
 
 
 def numbers(values: npt.ArrayLike) -> list[float | None]:
-    """Round values to six digits; values that are not finite become gaps (None)."""
+    """Round values to six significant digits; values that are not finite become gaps (None)."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
 
 
@@ -207,7 +213,10 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def shows(self, value: float) -> bool:
-        """Return whether a value lies within the axis."""
+        """Return whether a value (not its logarithm) lies within the axis, with a small tolerance.
+
+        False for 0 and negative values on a logarithmic axis.
+        """
         if self.log and value <= 0:
             return False
         place = math.log10(value) if self.log else value
@@ -216,10 +225,10 @@ class Scale:
 
 
 def scale(axis: Axis, values: Iterable[float | str | None], start: float, end: float) -> Scale:
-    """Return the scale of an axis that shows `values` between two pixels.
+    """Return the scale of an axis that shows `values` between the pixels `start` and `end`.
 
     It covers `axis.range` if set, else the values with a margin. A logarithmic axis ignores values up to 0; categories
-    keep the order in which they first occur.
+    keep the order in which they first occur. None is ignored.
     """
     known = [value for value in values if value is not None]
     if axis.kind == "category":
@@ -241,7 +250,10 @@ def scale(axis: Axis, values: Iterable[float | str | None], start: float, end: f
 
 
 def ticks(axis: Axis, over: Scale, most: int) -> list[tuple[float | str, str]]:
-    """Return the ticks of an axis with their labels; about `most`, unless the axis gives its ticks."""
+    """Return the ticks (value, label) of an axis on the scale `over`; about `most`, unless the axis gives its ticks.
+
+    On a category axis, return all categories. Given ticks outside the scale are left out.
+    """
     if over.categories:
         return [(category, category) for category in over.categories]
     if axis.ticks is not None:
@@ -252,15 +264,18 @@ def ticks(axis: Axis, over: Scale, most: int) -> list[tuple[float | str, str]]:
 
 
 def number_text(value: float) -> str:
-    """Write the number of a tick, with thousands separators and a minus sign."""
+    """Write the number of a tick: six significant digits, or from 1,000 up a whole number with thousands separators.
+
+    A negative number has a minus sign, not a hyphen.
+    """
     digits = f"{round(value):,}" if abs(value) >= 1e3 else f"{value:.6g}"
     return digits.replace("-", "\N{MINUS SIGN}")
 
 
 def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
-    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten between two values, about `most`.
+    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten from `low` to `high`, ascending, about `most`.
 
-    With `whole`, all are whole numbers.
+    With `whole`, all are whole numbers. `low` must be below `high`.
     """
     rough = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -272,9 +287,10 @@ def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[f
 
 
 def _decades(over: Scale, most: int, *, whole: bool = False) -> Sequence[float]:
-    """Return tick values: powers of ten, with 2 and 5 times them if space allows; round numbers if these are too few.
+    """Return tick values of a logarithmic scale: powers of ten, with 2 and 5 times them if space allows.
 
-    About `most` values at most; `whole`: whole numbers only.
+    Over less than a decade, return round numbers instead. About `most` values; with `whole`, these round numbers are
+    whole.
     """
     powers = range(math.floor(over.low), math.ceil(over.high) + 1)
     for factors in ((1, 2, 5), (1,)):

@@ -37,7 +37,11 @@ _MARKS = {
 
 
 def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure:
-    """Draw the trials of a treatment: rate, response time and outcome. `name` is the plot's identifier."""
+    """Draw the trials of a treatment: rate or users, response time (ms) and outcome. `name` is the plot's identifier.
+
+    If operations have limits of their own, the y axis is the worst ratio of a response time to its limit. Trials
+    without a response time are left out.
+    """
     attempts = [attempt for search in capacity.searches for attempt in search.attempts]
     apart, unit = bool(capacities.slo.operations), unit_of(capacity.over)
     traces = []
@@ -78,9 +82,9 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
 
 
 def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None, name: str) -> Figure:
-    """Draw capacity against nodes, with the fitted curve and its band if the fit is conclusive.
+    """Draw capacity (requests/s or users) against nodes, with the fitted curve and its band if the fit is conclusive.
 
-    `name` is the plot's identifier.
+    Treatments without a rate are left out. `name` is the plot's identifier.
     """
     known = [(capacity, capacity.rate) for capacity in capacities if capacity.rate]
     unit = unit_of(capacities[0].over if capacities else "rate")
@@ -130,13 +134,13 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
 
 
 def _marked(capacity: Capacity, rate: Estimate) -> Estimate:
-    """Return a capacity with the value to mark: of a bound, the end that the text states, without a bar."""
+    """Return the estimate to mark: for a bound, the end that the text states, without a bar; else `rate` unchanged."""
     if capacity.kind in OPEN:
         return Estimate(least(capacity), least(capacity), math.inf)
     return Estimate(rate.high, rate.high, rate.high) if capacity.kind is Kind.UPPER_BOUND else rate
 
 
 def _bar(capacity: Capacity, rate: Estimate) -> tuple[float, float]:
-    """Return the ends of a capacity's bar; an open upper end is the value itself."""
+    """Return the ends of a capacity's bar: its bracket, or its interval. An infinite upper end becomes the value."""
     low, high = capacity.bracket or (rate.low or rate.value, rate.high)
     return low, high if np.isfinite(high) else rate.value

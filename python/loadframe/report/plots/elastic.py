@@ -66,7 +66,8 @@ _DASHES: Sequence[Dash] = ("solid", "dash", "dot")
 def run_plot(group: Group, name: str) -> Figure | None:
     """Draw the group's example run and the throughput of its control run; None if no run has the event.
 
-    If the group has no valid run, the example is invalid, and the caption says so. `name` is the plot's identifier.
+    If the group has no valid run, the example is invalid, and the caption says so. Times are in s since the measured
+    window began. `name` is the plot's identifier.
     """
     run = group.example
     if run is None or run.run is None:
@@ -116,18 +117,21 @@ def run_plot(group: Group, name: str) -> Figure | None:
 
 
 def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: LineStyle, *, legend: bool = True) -> Trace:
-    """Return a trace that is a line without marks; `legend`: with an entry in the legend."""
+    """Return a trace that is a line called `label`, without marks; with `legend`, it has an entry in the legend."""
     return Trace(numbers(x), numbers(y), label, line, legend=legend)
 
 
 def _load_title(run: Run) -> str:
-    """Return the axis title of the load: accepted events/s, offered requests/s, or clients."""
+    """Return the axis title of the load in the first measured phase: `accepted/s`, `offered/s` or `clients`."""
     phase = run.summary.measured[0]
     return "accepted/s" if phase.sources else "offered/s" if phase.has_open_load else "clients"
 
 
 def _load(run: Run, course: Course) -> Iterator[Trace]:
-    """Yield the planned load over time, or the accepted events of sources. After a HELD event, clients are constant."""
+    """Yield the planned load over time: requests/s of an open loop, else clients; or the accepted events/s of sources.
+
+    Times are in s since the measured window began. After a HELD event, clients are constant.
+    """
     phase = run.summary.measured[0]
     if phase.sources:
         yield from _accepted(run, phase.begin)
@@ -144,9 +148,9 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
 
 
 def _accepted(run: Run, begin: float) -> Iterator[Trace]:
-    """Yield the accepted events/s of each source, since only their senders know the offered rate.
+    """Yield the accepted events/s of each source over time, s since the measured window began.
 
-    `begin` is the start of the measured window, s since the run began.
+    `begin` is the start of that window, s since the run began.
     """
     table = run.telemetry
     for name in run.summary.measured[0].sources:
@@ -158,7 +162,10 @@ def _accepted(run: Run, begin: float) -> Iterator[Trace]:
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
-    """Yield the throughput of the control run, shifted to the trigger time of the run, and of the run."""
+    """Yield the throughput of the control run, if the group has one, and of the run.
+
+    The control run is shifted so that its first trigger coincides with the run's; not shifted if either has no trigger.
+    """
     control = group.control
     if control:
         other = group.courses[control.id]
@@ -183,7 +190,7 @@ def _failures(course: Course) -> Iterator[Trace]:
 
 
 def _data(course: Course) -> Iterator[Trace]:
-    """Yield the data left to move and the missing replicas, if the run has samples of them."""
+    """Yield the data left to move and the missing replicas over time. Without samples of them, yield nothing."""
     for samples, label, color in (
         (course.left, f"{course.unit or 'pieces'} left to move", COLORS[4]),
         (course.missing, "replicas missing", COLORS[6]),
@@ -194,7 +201,10 @@ def _data(course: Course) -> Iterator[Trace]:
 
 
 def _cpu(run: Run) -> Iterator[Trace]:
-    """Yield a trace of the CPU use over time for each node, in cores."""
+    """Yield a trace of the CPU use, in cores, for each node over time, s since the measured window began.
+
+    Only sources that begin with `node:` count.
+    """
     telemetry = run.telemetry
     zero = run.summary.measured[0].begin
     rows = telemetry.filter(
@@ -209,7 +219,7 @@ def _cpu(run: Run) -> Iterator[Trace]:
 
 
 def _marks(course: Course) -> list[Label]:
-    """Return labels for the changes of the cluster, by time; changes that nearly coincide share one."""
+    """Return labels for the changes of the cluster, by time; changes within 1/60 of the drawn time share one."""
     labels: list[tuple[float, str]] = []
     names: tuple[str, ...] = ()
     for event in sorted(course.events, key=lambda event: event.time):

@@ -49,12 +49,12 @@ def forest(
     logarithmic: bool = False,
     marks: Mapping[str, Mark] | None = None,
 ) -> Figure | None:
-    """Draw effects as marks with intervals, and a line at 1, or None without a positive ratio.
+    """Draw effects as marks with intervals, and a line at 1, or return None without a positive ratio.
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
-    the plot's identifier, `title` that of the axis.
+    the plot's identifier, `title` that of the axis. Ratios that are not positive and finite are left out.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
@@ -101,7 +101,8 @@ def _intervals(
 ) -> Iterator[Trace]:
     """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis.
 
-    `rows` are the y and effect of each row, and `limits` the ends of the axis, which is `logarithmic` or linear.
+    `rows` are the y and effect of each row, and `limits` the ends of the axis, which is `logarithmic` or linear. A low
+    end of 0 or less and an infinite high end are unknown. `color` is that of arrows.
     """
     known: list[tuple[float, float, float]] = []
     unknown: list[tuple[float, float, float]] = []
@@ -140,7 +141,7 @@ def _intervals(
 
 
 def _arrows_text(traces: Sequence[Trace]) -> str:
-    """Return sentences that explain the arrows among the traces."""
+    """Return sentences that explain the arrows among the traces, each with a space before it; empty without arrows."""
     kinds = {trace.mark.hollow for trace in traces if trace.mark and trace.mark.symbol in (_LEFT, _RIGHT)}
     words = " A filled arrow: the interval ends beyond the axis." if False in kinds else ""
     return words + (" A dotted line with a hollow arrow: this end of the interval is unknown." if True in kinds else "")

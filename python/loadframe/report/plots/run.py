@@ -49,7 +49,10 @@ class ActivityPanel:
 
 
 def store_activity(run: Run, panel: int) -> ActivityPanel:
-    """Return the panel of store activities in the measured phases, as panel number `panel` (from 0)."""
+    """Return the panel of store activities in the measured phases, as panel number `panel` (from 0).
+
+    It has at most six activities, of those in at most half of the seconds of a phase.
+    """
     stretches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for phase in run.summary.measured:
         for series in activity_series(run, phase, int(phase.duration)):
@@ -88,9 +91,9 @@ _LEVEL_NAMES = 4
 def phase_over_time(
     run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str, rate: Rate = THROUGHPUT
 ) -> Figure:
-    """Draw one phase: requests or documents per second above, p50 and p99 of `operation` below.
+    """Draw one phase: requests or documents per second (`rate`) above, p50 and p99 of `operation` in ms below.
 
-    `name` is the plot's identifier.
+    The x axis has s since the phase began, with warm-up. `name` is the plot's identifier.
     """
     rows = _phase_rows(run, phase)
     seconds, counts = _per_second(_single(rows, phase), rate)
@@ -113,10 +116,10 @@ def phase_over_time(
 
 
 def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figure:
-    """Draw a whole run, phases side by side.
+    """Draw a whole run, phases side by side, over s since the run began.
 
-    Panels from the top: requests per second, documents per second if counted, percentiles of each operation, activities
-    of the store if observed. A dotted line marks the start of each dip. `name` is the plot's identifier.
+    Panels from the top: requests per second, documents per second if counted, percentiles of each operation (ms),
+    activities of the store if observed. A dotted line marks the start of each dip. `name` is the plot's identifier.
     """
     traces: list[Trace] = []
     phases = run.summary.phases
@@ -176,7 +179,10 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
 
 
 def _with_short_legend(traces: Sequence[Trace]) -> list[Trace]:
-    """Return the traces with one legend entry for each percentile; the pointer shows the operations."""
+    """Return the traces with one legend entry for each percentile (a trace's group) instead of one for each operation.
+
+    It has further traces for these entries, which repeat the last trace of each percentile.
+    """
     entries = {trace.group: trace for trace in traces if trace.group and any(value is not None for value in trace.y)}
     silent = [replace(trace, legend=trace.legend and not trace.group) for trace in traces]
     named = [replace(trace, name=f"{group} of each operation", hover=False) for group, trace in entries.items()]
@@ -184,7 +190,7 @@ def _with_short_legend(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
-    """Return the y of all points of the traces in a panel, given by its number."""
+    """Return the y of all points of the traces in a panel, given by its number; a gap is None."""
     return [value for trace in traces if trace.panel == panel for value in trace.y]
 
 
@@ -202,12 +208,15 @@ def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
 
 
 def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
-    """Return the rows of single operations, without operations that aggregate others."""
+    """Return the rows of single operations of `phase`, without operations that aggregate others."""
     return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single), pa.string())))
 
 
 def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the seconds from 0 to the last one, and the rate's counts, summed over operations and segments."""
+    """Return the seconds (0, 1, ...) of a phase up to the last one, and the rate's count in each.
+
+    Counts are summed over operations and segments; a second without rows has 0. Two empty arrays without rows.
+    """
     second = rows["second"].to_numpy()
     if not len(second):
         return np.array([]), np.array([])
@@ -216,7 +225,10 @@ def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[An
 
 
 def _attempts(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the seconds and their attempts: finished requests, failed ones included, and retries."""
+    """Return the seconds (0, 1, ...) of a phase and the attempts in each.
+
+    Attempts are finished requests, also failed ones, and retries.
+    """
     second = rows["second"].to_numpy()
     counts = np.bincount(second, weights=rows["requests"].to_numpy() + rows["retries"].to_numpy())
     return np.arange(len(counts), dtype=float), counts
@@ -225,9 +237,10 @@ def _attempts(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def _percentiles(
     rows: pa.Table, shift: float, panel: int, operation: str = "", color: str | None = None
 ) -> list[Trace]:
-    """Return p50 and p99 of one operation by second, ms; in a second with two segments, of the larger segment.
+    """Return traces of p50 and p99 of one operation by second, ms.
 
-    `shift` is added to the seconds. Without `color`, the two differ in color.
+    `rows` are the operation's seconds in one phase; `shift` is added to these. A second with two segments has the
+    percentile of the larger one, a second without answers is a gap. Without `color`, the two differ in color.
     """
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
@@ -255,10 +268,10 @@ _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
 
 
 def resources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the CPU of each node above, the network traffic of nodes and machines below.
+    """Draw the CPU of each node (cores) above, the network traffic of nodes and machines (MB/s) below.
 
     Return None without samples of CPU. CPU is drawn in user mode and in the kernel if the run recorded both, and in
-    total for many nodes. `name` is the plot's identifier.
+    total for many nodes. The x axis has s since the run began. `name` is the plot's identifier.
     """
     cpu = _samples(run, {"process.cpu": ""})
     traffic = {
@@ -302,9 +315,10 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Return label -> (times, values) of metrics of nodes and machines, sorted; times in s since the run began.
+    """Return label -> (times, values) of metrics of nodes and machines, sorted by label.
 
-    `metrics` are the recorded metrics and their names in labels; a label is the node or machine and this name.
+    Times are in s since the run began, ascending. `metrics` maps recorded metrics to their names in labels; a label is
+    the node or machine and this name. Only sources that begin with `node:` or `host:` count.
     """
     telemetry = run.telemetry
     known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics), pa.string()))).sort_by("time")

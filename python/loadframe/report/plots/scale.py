@@ -34,7 +34,7 @@ from loadframe.report.tables import Cell, Table, count_cell, estimate_cell, seco
 
 
 def over_factor_section(curves: Sequence[CurveOver]) -> Table:
-    """Return a table of all points, with a plot of each curve."""
+    """Return a table of all points of the curves, with a plot of each curve. `curves` must not be empty."""
     rows = [
         [
             Cell(curve.phase),
@@ -60,22 +60,25 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
 
 
 def _failed_text(point: PointOver) -> str:
-    """Write the number of failed runs and how many of them the figures include; empty without any."""
+    """Write the number of failed runs and how many of them the figures include, `2 failed, 1 of them included`.
+
+    Empty without failed runs.
+    """
     included = f", {point.included} of them included" if point.included else ""
     return f"{point.failed} failed{included}" if point.failed else ""
 
 
 def _operations(curves: Sequence[CurveOver]) -> str:
-    """Write the operations of the curves' response times, with their phases if there are several."""
+    """Write the operations of the curves' response times, joined by commas, with their phases if there are several."""
     by_phase = dict.fromkeys((curve.phase, curve.operation) for curve in curves)
     named = [f"{operation} in {phase}" if len(by_phase) > 1 else str(operation) for phase, operation in by_phase]
     return ", ".join(named)
 
 
 def _figure(curve: CurveOver, name: str) -> Figure:
-    """Draw throughput over a factor (for an open loop p50), with a line for each treatment of the other factors.
+    """Draw throughput (1/s) over a factor, or for an open loop p50 (ms).
 
-    `name` is the plot's identifier.
+    It has a line for each treatment of the other factors. `name` is the plot's identifier.
     """
     traces = list(_traces(curve))
     levels = curve.levels
@@ -104,9 +107,9 @@ def _figure(curve: CurveOver, name: str) -> Figure:
 
 
 def _traces(curve: CurveOver) -> Iterator[Trace]:
-    """Yield a line with error bars for each treatment of the other factors.
+    """Yield a line with error bars (95 % intervals, if finite) for each treatment of the other factors.
 
-    Its y are throughputs, or for an open loop p50 in ms.
+    Its y are throughputs, 1/s, or for an open loop p50 in ms. Points without that figure are left out.
     """
     factor = 1e3 if curve.opened else 1.0
     for index, line in enumerate(curve.lines):
@@ -126,12 +129,12 @@ def _traces(curve: CurveOver) -> Iterator[Trace]:
 
 
 def _plotted_value(curve: CurveOver, point: PointOver) -> Estimate | None:
-    """Return the estimate that the plot shows: the response time of an open loop, otherwise the throughput."""
+    """Return the estimate to plot: p50 of an open loop (s), otherwise the throughput (1/s); None if unknown."""
     return point.response if curve.opened else point.rate
 
 
 def _hover_text(curve: CurveOver, line: LineOver, point: PointOver) -> str:
-    """Return the text of a point for the pointer: treatment, level, throughput and p50."""
+    """Return the text of a point for the pointer: the line's treatment if any, level, throughput and p50."""
     others = treatment_text(line.others)
     rate = "–" if point.rate is None else f"{measured_text(point.rate)} {curve.rate.unit}"
     at = f"{_name(curve.factor)} {point.level}"
@@ -150,9 +153,10 @@ _ENOUGH_SIZES = 6
 
 
 def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
-    """Return one table and plot of all levels of the other factors, such as several stores, or None for a single level.
+    """Return one table and plot of all levels of the other factors, such as several stores.
 
-    `name` is the plot's identifier.
+    Return None for fewer than two levels, or if one has no valid run. The plot is over clients if their number varies
+    (on the most nodes), else over nodes. `name` is the plot's identifier.
     """
     if len(curves) < 2 or not all(of_level.treatments for of_level in curves):
         return None
@@ -202,7 +206,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
     """Draw throughput at the best clients against nodes, with the fitted curve, its band, and linear growth.
 
-    None without such a curve. `name` is the plot's identifier.
+    Return None without a curve over nodes. `name` is the plot's identifier.
     """
     curve = curves.over_nodes
     if curve is None:
@@ -304,7 +308,10 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def residuals(fit: ScalabilityFit, name: str) -> Figure:
-    """Draw the residuals of the best model against size. `name` is the plot's identifier."""
+    """Draw the residuals of the best model (measured minus fitted) against size, in % of the fit or in 1/s.
+
+    `name` is the plot's identifier.
+    """
     sizes = [n for n, _ in fit.observations]
     factor, unit = (100.0, "%") if fit.kind == "relative" else (1.0, "1/s")
     values = [factor * residual for residual in fit.best_model.residuals]
@@ -323,7 +330,7 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
 
 
 def _size_axis(title: str, largest: float | None = None) -> Axis:
-    """Return an axis from 0; if `largest` is at most 12, with a tick at each whole number."""
+    """Return an axis of whole numbers from 0; if `largest` is at most 12, with a tick at each up to twice `largest`."""
     few = largest is not None and largest <= 12
     ticks = [(float(size), str(size)) for size in range(int(largest or 0) * 2 + 1)] if few else None
     return Axis(title, from_zero=True, whole=True, ticks=ticks)
@@ -334,8 +341,8 @@ def _fitted(
 ) -> tuple[list[Trace], list[Band]]:
     """Return a fitted curve and its band, dashed beyond the measurements, at most to twice the largest size.
 
-    Empty without a conclusive fit. With `name`, the curve is in the legend. The band ends at twice the throughput
-    `top`.
+    Return two empty lists without a conclusive fit. With `name`, the curve is in the legend, with the name of its
+    model. `top` is the largest measured throughput: the band ends at twice its value.
     """
     if fit is None or not tells(fit):
         return [], []
@@ -368,7 +375,10 @@ def _runs(
     symbol: str,
     name: str,
 ) -> Trace:
-    """Return a trace with a mark for each run: throughput at `size(point)`, which counts `over` such as clients."""
+    """Return a trace with a mark for each run: throughput at `size(point)`, which counts `over` such as clients.
+
+    `unit` is that of throughputs, `name` the entry in the legend.
+    """
     return Trace(
         [size(point) for point in points],
         numbers([point.throughput for point in points]),
@@ -379,7 +389,10 @@ def _runs(
 
 
 def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
-    """Return a trace of the throughputs that the report quotes, with their finite intervals."""
+    """Return a trace of the quoted throughputs against nodes, with their intervals if finite.
+
+    `unit` is that of throughputs.
+    """
     rates = [treatment.throughput for treatment in best]
     return Trace(
         [treatment.nodes for treatment in best],
@@ -396,7 +409,10 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
 
 
 def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
-    """Return traces of the runs that fits leave out: invalid runs, and runs without a success."""
+    """Return traces of the runs that fits leave out: invalid runs, and runs without a success. Empty if there are none.
+
+    The arguments are as in `_runs`; points of unknown size are left out.
+    """
     known = [point for point in points if size(point) is not None]
     invalid = [point for point in known if not point.usable]
     nothing = [point for point in known if point.usable and not point.throughput]
@@ -410,12 +426,12 @@ def _nodes(point: Point) -> int | None:
 
 
 def _clients(point: Point) -> int | None:
-    """Return the number of clients of a point; None if it had no closed loop."""
+    """Return the number of clients of a point; None without a closed loop."""
     return point.clients
 
 
 def _points(curve: Curve) -> list[Point]:
-    """Return the points of all treatments of a curve."""
+    """Return the points, one for each run, of all treatments of a curve."""
     return [point for treatment in curve.treatments for point in treatment.points]
 
 

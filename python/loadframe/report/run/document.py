@@ -69,12 +69,15 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def _by_node(run: Run, phase: PhaseSummary, rate: Rate) -> dict[str, Any]:
-    """Return host -> distribution of a rate's 5-s samples in a phase, for JSON; empty for a single node."""
+    """Return host -> distribution of a rate's 5-s samples (1/s) in a phase, for JSON; empty for a single node."""
     return {host: spread.as_dict() for host, spread in rate_samples_by_node(run, phase, rate).items()}
 
 
 def _samples(run: Run, phase: PhaseSummary) -> dict[str, Any]:
-    """Return a phase's samples, in total and by node, and the minimum and p95 of response times, s."""
+    """Return a phase's distributions of samples, 1/s, in total and by node, and further figures for JSON.
+
+    These are the request time, and the minimum and p95 of response times by operation, s. Unknown ones are left out.
+    """
     together = {
         rate.counted if seconds == SAMPLE else f"{rate.counted}_{seconds}s": rate_samples(run, phase, rate, seconds)
         for seconds in LENGTHS
@@ -105,8 +108,9 @@ class Column:
 def statistics(run: Run, columns: Sequence[Column]) -> str:
     """Return CSV with the time of each sample, s since the run began, and the node; BadInput without samples.
 
-    Without `columns`, it has all metrics of the nodes as they were recorded.
-    A cell is empty without a published value, for the first sample of a counter, and after its reset.
+    Only sources that begin with `node:` count. Without `columns`, it has all their metrics as recorded, sorted by name.
+    A column with `rate` has the increase per second: it is empty for the first sample and after a reset of the counter.
+    Rows are in order of time.
     """
     table = run.telemetry
     rows = table.filter(pc.starts_with(table["source"], _NODE)).sort_by("time")

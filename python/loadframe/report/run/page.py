@@ -68,7 +68,7 @@ from loadframe.report.tables import (
 
 
 def dips_text(at: DipsOfPhase) -> str:
-    """Return sentences on the dips of a phase, and on activities of the store that coincide with them."""
+    """Return sentences on the dips in throughput of a phase, and on activities of the store that coincide with them."""
     dips = at.dips
     when = (
         f"every {format_duration(dips.period)}, for {format_duration(dips.length)} each time"
@@ -91,7 +91,10 @@ def dips_text(at: DipsOfPhase) -> str:
 
 
 def _inconclusive(at: DipsOfPhase) -> str:
-    """Return a sentence: no observed activity coincides with the dips, or no more than chance may explain."""
+    """Return a sentence: no observed activity coincides with the dips, or no more than chance may explain.
+
+    At least one activity must be observed; the sentence is about the first.
+    """
     first = at.activities[0]
     if first.overlap.lost < 2 * first.overlap.seconds:
         return "No observed activity coincides with them."
@@ -102,13 +105,13 @@ def _inconclusive(at: DipsOfPhase) -> str:
 
 
 def _chance(at: DipsOfPhase) -> str:
-    """Write the largest p value of the activities that explain the dips, as a percentage."""
+    """Write the largest p value of the activities that explain the dips, in %. At least one must explain them."""
     most = max(activity.overlap.p for activity in at.claimed)
     return format_share(most, 1)
 
 
 def _join_words(words: Sequence[str]) -> str:
-    """Write `merges`, `merges or refreshes`, `merges, refreshes or flushes`."""
+    """Write `merges`, `merges or refreshes`, `merges, refreshes or flushes`. ValueError without words."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -142,7 +145,10 @@ _HOSTS = 20
 
 
 def samples_table(run: Run) -> Table | None:
-    """Return the distribution of samples by phase, and by node for the first 20, or None if there is none."""
+    """Return the distribution of samples (1/s, over 5 and 10 s) by phase, and by node for the first 20 nodes.
+
+    Return None without samples.
+    """
     rows = []
     for phase in run.summary.measured:
         for seconds in LENGTHS:
@@ -167,7 +173,7 @@ def samples_table(run: Run) -> Table | None:
 
 
 def _cells(spread: Spread, seconds: int) -> list[Cell]:
-    """Return the cells of a distribution; `seconds` is the length of its samples."""
+    """Return the cells of a distribution; `seconds` is the length of its samples, s."""
     figures = (spread.least, spread.q1, spread.median, spread.mean, spread.q3, spread.most, spread.deviation)
     return [seconds_cell(seconds), *map(count_cell, (spread.samples, *figures))]
 
@@ -179,7 +185,7 @@ _CAPTION = (
 
 
 def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the event counts of each source in each phase; None if no phase has a source."""
+    """Return the event counts of each source in each phase, with warm-up; None if no phase has a source."""
     rows = []
     for phase in phases:
         for name, source in phase.sources.items():
@@ -221,9 +227,9 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the accepted, indexed and unacknowledged events over time, or None for a run without samples.
+    """Draw the accepted, indexed and unacknowledged events of sources over time, in s since the run began.
 
-    `name` is the plot's identifier.
+    Return None for a run without samples of sources. `name` is the plot's identifier.
     """
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
@@ -254,7 +260,7 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
 def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) -> Trace:
     """Return the samples of a metric over time as a line called `name` in the panel number `panel`.
 
-    `rows` are telemetry rows in order of time.
+    `rows` are telemetry rows of one source in order of time.
     """
     sampled = rows.filter(pc.equal(rows["metric"], metric))
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
@@ -307,7 +313,10 @@ def operations_table(run: Run) -> Table:
 
 
 def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, Percentile]]]) -> Table:
-    """Return a row for each operation and part, with numbers only: load, rates, percentiles, failures by class."""
+    """Return a row for each operation and part, with numbers only: load, rates, percentiles, failures by class.
+
+    `by_phase` has the percentiles with intervals by phase, operation and percentile.
+    """
     kinds = dict.fromkeys(
         kind for phase in run.summary.phases for _, figures in with_parts(phase.operations) for kind in figures.errors
     )
@@ -355,7 +364,10 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Return the clients, users and offered rate (1/s) of a stream. Unknown and changing numbers are None."""
+    """Return the clients, users and offered rate (requests/s) of a stream. Unknown and changing numbers are None.
+
+    All are None for None and for a stream with a source.
+    """
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (
@@ -428,8 +440,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
 def _headline(run: Run) -> list[str]:
     """Return a sentence for each source and operation of the measured phases; of preparing phases if no other exists.
 
-    Above four phases, the only sentence gives their number. Sentences of an invalid run begin with `Invalid`, so that
-    they cannot be quoted as results.
+    Above four phases, the only sentence gives their number. Sentences of an invalid run begin with `Invalid: `.
     """
     phases = run.summary.phases
     measured = [phase for phase in phases if not phase.prepares] or list(phases)

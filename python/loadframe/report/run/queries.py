@@ -40,7 +40,10 @@ CODES = {
 
 
 def appendix(run: Run) -> list[dict[str, Any]]:
-    """Return a run in the format of the benchmarker's document: times in seconds, errors by an HTTP code."""
+    """Return a run in the format of the benchmarker's document: a step for each measured phase, times in s.
+
+    Errors have an HTTP code, or one of `CODES`.
+    """
     return [
         {
             "query_result": [
@@ -53,7 +56,10 @@ def appendix(run: Run) -> list[dict[str, Any]]:
 
 
 def queries(run: Run) -> list[dict[str, Any]]:
-    """Return a run in the format of the benchmarker's program: times in seconds, errors by an HTTP code."""
+    """Return a run in the format of the benchmarker's program: a step for each measured phase, times in s.
+
+    Errors have an HTTP code, or one of `CODES`.
+    """
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
     planned = {phase.get("name"): phase for phase in run.manifest.workload.phases}
     sampled = _sampled(run)
@@ -65,7 +71,8 @@ def _step(
 ) -> dict[str, Any]:
     """Return a measured phase as a step: responses of each operation, and times in s.
 
-    `planned` is the phase in the workload, `rows` are the seconds of the run, and `sampled` its requests, if recorded.
+    `planned` is the phase in the workload. `rows` are the run's seconds of the measured segment, and `sampled` its
+    requests in the order of answers; None if not recorded.
     """
     ranks = sum(stream.clients for stream in phase.streams if isinstance(stream.clients, int)) or 1
     forms = planned.get("operations", {})
@@ -87,9 +94,9 @@ def _step(
 
 
 def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a search with its number of hits; for other operations `{"operation": name}`.
+    """Return the body of a search, with the search's `size` in it if given; for other operations `{"operation": name}`.
 
-    `form` is the operation in the workload.
+    `form` is the operation's definition in the workload.
     """
     search = form.get("search")
     if not isinstance(search, Mapping):
@@ -115,7 +122,8 @@ def _sampled(run: Run) -> pa.Table | None:
 def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[list[Request]]:
     """Return the requests of one operation as latencies (s) or error codes, a list for each client of the phase.
 
-    `sampled` are the run's requests in the order of answers.
+    `sampled` are the run's requests in the order of answers. Clients are sorted by stream and number; a client without
+    requests of this operation has an empty list. An error has its status from 300 up, else one of `CODES`.
     """
     of_phase = sampled.filter(pc.equal(sampled["phase"], phase.name))
     clients: dict[tuple[str, int], list[Request]] = {}
@@ -135,12 +143,16 @@ def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[l
 
 
 def _round_robin(requests: list[Request], ranks: int) -> list[list[Request]]:
-    """Distribute requests to ranks: one request to each in turn."""
+    """Distribute requests to `ranks` lists: one request to each in turn. Some are empty if there are fewer requests."""
     return [requests[rank::ranks] for rank in range(ranks)]
 
 
 def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
-    """Yield the requests of an operation: successes from the histograms by second, then errors."""
+    """Yield the requests of an operation in a phase: successes from the histograms by second, then errors by class.
+
+    Latencies are service times, s, ascending within a second; `docs` is the mean of that second. Errors have only a
+    code of `CODES`. `rows` are the run's seconds of the measured segment.
+    """
     seconds = [row for row in rows if row["phase"] == phase.name and row["operation"] == operation]
     documents = {second: _mean_documents(seconds, second) for second in {row["second"] for row in seconds}}
     tag = f"{phase.name}/{operation}/service"
@@ -156,7 +168,10 @@ def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str
 
 
 def _mean_documents(rows: list[dict[str, Any]], second: int) -> float:
-    """Return the mean number of documents of the successful requests in a second; 0 without any."""
+    """Return the mean number of documents of the successful requests in a second of a phase; 0 without any.
+
+    `rows` are the seconds of one operation in one phase.
+    """
     documents = sum(row["documents"] for row in rows if row["second"] == second)
     successes = sum(row["successes"] for row in rows if row["second"] == second)
     return documents / successes if successes else 0.0

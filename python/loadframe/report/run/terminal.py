@@ -62,7 +62,8 @@ _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 def print_run(run: Run, console: Console | None = None, bands: Sequence[float] = ()) -> None:
     """Print a run in brief, on standard output unless another console is given.
 
-    `bands` are the upper bounds of latency buckets, s, above 0 and ascending.
+    `bands` are the upper bounds of latency buckets, s, above 0 and ascending; without them no buckets are printed. A
+    run with more than 20 phases has one line for each operation.
     """
     console = console or PrintableConsole()
     manifest, summary = run.manifest, run.summary
@@ -134,7 +135,10 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
 
 
 def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
-    """Print a line for each operation of each phase, and notes on failures. `*` marks percentiles of few requests."""
+    """Print a line for each operation of each phase, and notes on failures. `*` marks percentiles of few requests.
+
+    `percentiles` are by phase and operation.
+    """
     table = TerminalTable(("phase", "operation", "requests/s", "p50", "p99", "failures"), names=2)
     for phase in run.summary.phases:
         for name, operation in phase.operations.items():
@@ -154,7 +158,10 @@ def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -
 
 
 def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
-    """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked."""
+    """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked.
+
+    At most 8 unchecked rules are listed; of a run with more than 20 phases, at most 20 bounded figures.
+    """
     most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
     tone, words = standing_of(run)
     if tone == "valid" and not verdict.reasons:
@@ -185,7 +192,10 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
 def _operations(
     operations: Mapping[str, OperationFigures], known: Mapping[str, Mapping[str, Percentile]]
 ) -> TerminalTable:
-    """Return rows for each operation and part: figures, intervals, recall, and times with failures."""
+    """Return rows for each operation and part: figures, intervals, recall, and times with failures.
+
+    `known` has the percentiles with intervals by operation and percentile; missing ones have no interval.
+    """
     failing = any(errors_text(operation) for _, operation in with_parts(operations))
     failures = ["failures"] if failing else []
     table = TerminalTable(("operation", "requests/s", "documents/s", *_PERCENTILES.values(), *failures))

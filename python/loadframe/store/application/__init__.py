@@ -91,10 +91,12 @@ class Application(Store):
         health: str = "/health",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Describe the application.
+        """Describe the application `kind`, whose files are in `folder`; BadInput for an unknown store.
 
-        `behind` are the kinds of store that it supports, the default first. `requirements` and `files` are names and
-        patterns in its folder. `settings` are the application's settings with their defaults.
+        `command` starts an instance; `{python}`, `{address}`, `{port}` and `{folder}` in it are replaced. `behind` are
+        the kinds of store that it supports, the default first. `version` is a label. `requirements` is the name of the
+        file with its packages, or None without packages. `files` are glob patterns of the files that each instance
+        gets. `health` is the path of the health request. `settings` are the application's settings with their defaults.
         """
         self.kind = kind
         self._folder = folder
@@ -114,7 +116,7 @@ class Application(Store):
         self._logged_in: dict[str, tuple[Auth, Store]] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the application unchanged; BadInput for TLS or credentials."""
+        """Return the application unchanged; BadInput for TLS, credentials, compression or proxies."""
         if not access.is_plain:
             raise BadInput(
                 f"{self.kind} does not support TLS or credentials",
@@ -153,7 +155,10 @@ class Application(Store):
         )
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:
-        """Return the stores in the setting `store` (`a+b` for two), or the default one; BadInput for other stores."""
+        """Return the stores in the setting `store` (`a+b` for two) by kind, or the default one; BadInput for others.
+
+        Empty if the application uses no stores.
+        """
         named = str(settings.get("store") or next(iter(self._behind), ""))
         kinds = [name.strip() for name in named.split("+") if name.strip()]
         for name in kinds:
@@ -163,12 +168,15 @@ class Application(Store):
         return {name: self._behind[name] for name in kinds}
 
     def without_effect(self, settings: Mapping[str, Any]) -> list[str]:
-        """Return the settings of stores that the setting `store` does not select."""
+        """Return the names of settings (`KIND.NAME`) of stores that the setting `store` does not select."""
         idle = self._behind.keys() - self.parts(settings).keys()
         return [name for name in settings if name.partition(".")[0] in idle]
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse unknown or invalid settings of application, balancer and stores (`KIND.NAME`); require haproxy."""
+        """Raise BadInput for invalid settings of application, balancer and stores (`KIND.NAME`), or without haproxy.
+
+        Unknown settings are invalid. Settings of stores that the setting `store` does not select are not checked.
+        """
         parts = self.parts(settings)
         balancer.program()
         for name in settings:
@@ -187,13 +195,16 @@ class Application(Store):
             part.check_settings(_of(kind, settings))
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the instance of that number, counted from 0, named app-1 and so on. BadInput above 64 instances."""
+        """Return the only process of an instance, `app-1` for `number` 0. Clients do not connect to it.
+
+        BadInput for the 65th instance.
+        """
         if number >= balancer.MOST:
             raise BadInput(f"more than {balancer.MOST} instances", remedy="start fewer")
         return (ProcessSpec(balancer.instance_name(number + 1), serves=False),)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the stores and the load balancer, which is the only process that clients connect to."""
+        """Return the nodes of the stores, then the load balancer, which is the only process that clients connect to."""
         behind = (
             ProcessSpec(name, kind, serves=False)
             for kind in self.parts(settings)
@@ -202,7 +213,11 @@ class Application(Store):
         return (*behind, ProcessSpec(BALANCER, BALANCER))
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the plan of an instance, the load balancer, or a store, by the node's role."""
+        """Return the plan of an instance (empty role), the load balancer (`balancer`), or a store's node (its kind).
+
+        Instances and balancer wait until `form` or `reunite` writes a file into their folder. A store's plan is its
+        own, with the administrator's password in a file if it authenticates.
+        """
         if node.role == BALANCER:
             program = balancer.program()
             return NodePlan(
@@ -250,8 +265,8 @@ class Application(Store):
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Form the stores, start the instances, wait for them, and start the balancer.
 
-        Stores the tiers, with the stores' credentials, in the balancer's folder, for `join` and `reunite`. StoreFailed
-        if the wait for a store or for the instances exceeds 180 s.
+        `members` are all processes. Writes the tiers, with the stores' credentials, into the balancer's folder, for
+        `join` and `reunite`. StoreFailed if the wait for a store or for the instances exceeds 180 s.
         """
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
@@ -297,7 +312,11 @@ class Application(Store):
         self._connect(members, front, tiers, {}, watch)
 
     def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
-        """Return a store that the instances use, with its credentials in `environment`; its connections stay open."""
+        """Return the store of that kind, logged in with its user and password in `environment` if they are there.
+
+        `address` is its first node. The store of an address is kept, so that its connections stay open; new credentials
+        replace it.
+        """
         user, password = _login(kind)
         if user not in environment:
             return self._behind[kind]
@@ -314,8 +333,9 @@ class Application(Store):
     ) -> None:
         """Give the instances the environment of the tiers, wait until they answer, and enter them in the balancer.
 
-        A balancer that does not run yet gets a complete configuration instead, with which it starts. StoreFailed if the
-        wait for the instances exceeds 180 s.
+        `front` is the balancer. If it does not run yet, it gets a complete configuration instead, with the balancer's
+        `settings`, and starts. Remembers the tiers for `statistics`. StoreFailed if the wait for the instances exceeds
+        180 s.
         """
         instances = [member for member in members if not member.role]
         for member in instances:
@@ -349,7 +369,7 @@ class Application(Store):
         )
 
     def _answers(self, address: str) -> bool:
-        """Whether the address answers the health request with status 200."""
+        """Whether `address` (host:port) answers the health request with status 200; False also without an answer."""
         try:
             return self._web.request(address, "GET", self._health).status == 200
         except UnansweredError:
@@ -381,7 +401,10 @@ class Application(Store):
         watch(Balancing(0, "instances", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Stop new requests to the instance, and wait until it has answered all; StoreFailed after 180 s."""
+        """Stop new requests to the instance, and wait until it has answered all; StoreFailed after 180 s.
+
+        The instance keeps running; `forget` or `stay` follows.
+        """
         balancer.drain(self._tiers(member).commands, member.name)
 
         def idle() -> bool:
@@ -391,28 +414,28 @@ class Application(Store):
         until(idle, watch, "waiting for its last answers", [member], "see the balancer's statistics")
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Disable the instance's entry in the balancer."""
+        """Disable the instance's entry in the balancer, which then no longer lists the instance."""
         balancer.drop(self._tiers(member).commands, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Resume requests to the instance."""
+        """Resume requests to the instance, after an interrupted `leave`."""
         balancer.enter(self._tiers(member).commands, member.name, member.address)
 
     def _tiers(self, member: Member) -> Tiers:
-        """Return the tiers stored in the balancer's folder, next to the folder of `member`."""
+        """Return the tiers in the balancer's folder, beside that of `member`; BadInput if missing or malformed."""
         assert member.folder
         return Tiers.kept(member.folder.parent / BALANCER)
 
     # Requests to the cluster
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version of the local files, with their digest; Unreachable if no address answers with 200."""
+        """Return version and digest of the local files, not of the cluster's; Unreachable if no address answers 200."""
         if not any(self._answers(address) for address in addresses):
             raise Unreachable(f"{self.kind} does not answer", where=", ".join(addresses), remedy="check that it runs")
         return self.distribution("").version
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """Refuse an application that Loadframe did not start: its balancer and stores are unknown."""
+        """Raise BadInput, always: an application that Loadframe did not start has an unknown balancer and stores."""
         raise BadInput(
             f"{self.kind} must be started by Loadframe",
             where=", ".join(addresses),
@@ -420,7 +443,11 @@ class Application(Store):
         )
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if the balancer reaches all its instances, and there is one."""
+        """Return the health: ready if the balancer reaches all its instances, and there is one.
+
+        Instances are counted as nodes if they are up, and as missing otherwise. Unreachable if the balancer does not
+        answer.
+        """
         rows = balancer.figures(self._web, addresses)
         names = [name for name in rows if name != "FRONTEND"]
         up = sum(rows[name]["status"].startswith("UP") for name in names)
@@ -444,7 +471,8 @@ class Application(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return statistics by process: of each instance, of `balancer` (all requests), and of each node of a store.
 
-        Stores are included only if this process formed the cluster.
+        Stores are included only if this process formed or reunited the cluster. Unreachable if the balancer does not
+        answer.
         """
         rows = balancer.figures(self._web, addresses)
         named = {BALANCER if name == "FRONTEND" else name: row for name, row in rows.items()}
@@ -464,7 +492,7 @@ class Application(Store):
 
 
 def _servers(members: Sequence[Member], kind: str) -> list[Member]:
-    """Return the processes of a store behind the instances, without their role, as the store alone would have them."""
+    """Return the processes of the store `kind`, in order, without their role, as the store alone would have them."""
     return [replace(member, role="") for member in members if member.role == kind]
 
 
@@ -480,7 +508,7 @@ def _until_ready(part: Store, servers: Sequence[Member], watch: Watch) -> None:
 
 
 def _login(kind: str) -> tuple[str, str]:
-    """Return the names of the environment variables for a store's user and password."""
+    """Return the names of the environment variables for a store's user and password, in this order."""
     return f"STORE_{kind.upper()}_USER", f"STORE_{kind.upper()}_PASSWORD"
 
 
@@ -507,7 +535,7 @@ def _nodes_of(kind: str, settings: Mapping[str, Any]) -> int:
 
 
 def _fill_places(word: str, places: Mapping[str, str]) -> str:
-    """Return a word of a command with each placeholder, such as `{port}`, replaced by its value."""
+    """Return a word of a command with each key of `places`, such as `{port}`, replaced by its value."""
     for place, value in places.items():
         word = word.replace(place, value)
     return word

@@ -70,7 +70,7 @@ def configuration(
     """Return the text of haproxy.cfg, with the instances (name -> address) and disabled entries for later ones.
 
     `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request, `balance`
-    the algorithm of HAProxy, and `threads` its number of threads.
+    the algorithm of HAProxy, and `threads` its number of threads. Names other than `app-1` to `app-64` are left out.
     """
     text = _CONFIGURATION.format(
         address=address,
@@ -89,14 +89,15 @@ def configuration(
 
 
 def instance_name(number: int) -> str:
-    """Return the name of an instance; numbers start at 1."""
+    """Return the name of an instance, such as `app-1` for number 1, the first."""
     return f"app-{number}"
 
 
 def enter(commands: str, name: str, address: str) -> None:
-    """Make the balancer at `commands` (host:port) send requests to the instance at `address`, once it answers.
+    """Make the balancer send requests to the instance `name` at `address` (host:port), once its health check passes.
 
-    Unreachable if the balancer does not answer, StoreFailed if it rejects a command.
+    `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
+    StoreFailed if it rejects a command.
     """
     host, port = split_address(address)
     _command(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
@@ -104,7 +105,7 @@ def enter(commands: str, name: str, address: str) -> None:
 
 
 def drain(commands: str, name: str) -> None:
-    """Make the balancer send an instance no new requests; requests in progress continue. Do not wait for them.
+    """Make the balancer send the instance `name` no new requests, and return at once; requests in progress continue.
 
     `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
     StoreFailed if it rejects the command.
@@ -113,7 +114,7 @@ def drain(commands: str, name: str) -> None:
 
 
 def drop(commands: str, name: str) -> None:
-    """Make the balancer disable the entry of an instance.
+    """Make the balancer disable the entry of the instance `name`.
 
     `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
     StoreFailed if it rejects the command.
@@ -141,7 +142,7 @@ def _command(commands: str, command: str) -> None:
 def figures(web: Web, addresses: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return HAProxy's statistics (column -> text) of all enabled instances by name; Unreachable without an answer.
 
-    The row `FRONTEND` is the total. Only the first address is asked.
+    The row `FRONTEND` is the total. Only the first address, the balancer's for clients, is asked.
     """
     address = addresses[0]
     try:

@@ -33,7 +33,7 @@ class Tiers:
 
     @property
     def exports(self) -> str:
-        """Shell commands that export the variables of an instance's environment."""
+        """Shell commands that export the variables of an instance's environment, one per line, with passwords."""
         stores = {f"STORE_{kind.upper()}": nodes[0] for kind, nodes in self.stores.items()}
         stores |= {f"STORE_{kind.upper()}_NODES": " ".join(nodes) for kind, nodes in self.stores.items()}
         variables = {**self.environment, **stores, "STORES": " ".join(self.stores)}
@@ -68,9 +68,10 @@ def process_names(kind: str, nodes: int) -> list[str]:
 
 
 def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced: bool = False) -> tuple[str, ...]:
-    """Return a shell command line that waits for the file TOLD, then runs `command` in the subfolder `inside`.
+    """Return a command line for a shell that waits until the file TOLD in `folder` has content, then runs `command`.
 
-    With `sourced`, the file's content is shell commands that set the environment.
+    `command` runs in the subfolder `inside` of `folder`. With `sourced`, the content is shell commands, which the shell
+    runs first to set the environment.
     """
     told = shlex.quote(str(folder / TOLD))
     variables = f". {told}; " if sourced else ""
@@ -85,12 +86,16 @@ def tell(member: Member, text: str) -> None:
 
 
 def replace_file(folder: Path, name: str, text: str) -> None:
-    """Replace a file atomically, with read permission for everybody."""
+    """Replace the file `name` below `folder` atomically; everybody may read it. The file's folder must exist."""
     nofollow.write_text(folder, name, text, 0o644)
 
 
 def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:
-    """Wait until `true` returns True (LoadframeError: False); StoreFailed of `what`, `where`, `remedy` after 180 s."""
+    """Call `true` every 0.1 s until it returns True. LoadframeError counts as False.
+
+    Between the calls `watch` gets `what`, the text of the current step, and may end the wait by an error. StoreFailed
+    after 180 s, with `what`, the members in `where`, and `remedy`.
+    """
     deadline = time.monotonic() + _READY_WITHIN
     while not _holds(true):
         watch(Balancing(1, "tiers", what))
@@ -116,9 +121,10 @@ _MAX_SIZE = 16 * 2**20
 
 
 def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
-    """Return the matching text files below a folder by relative path; BadInput if one is not text.
+    """Return the text files below a folder that match a glob pattern in `patterns`, by relative path, in path order.
 
-    Hidden files, `__pycache__` and files that match `without` are skipped. BadInput also for no files and large sizes.
+    Hidden files, `__pycache__` and files that match one of `without` are skipped. BadInput for a file that is not
+    UTF-8, for no files, and for more than 16 MiB in total.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
@@ -143,6 +149,9 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
 
 
 def digest(texts: Mapping[str, str], *further: str) -> str:
-    """Return an identifier of 8 hexadecimal digits for file contents by name, and for `further` texts."""
+    """Return an identifier of 8 hexadecimal digits for file contents by name, and for `further` texts.
+
+    The order of the files does not matter, that of `further` does.
+    """
     whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
     return whole.hexdigest()[:8]

@@ -121,11 +121,11 @@ class Cassandra(Store):
         return FoundInstallation(version, home, java=17, java_most=23)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the setting `commitlog_sync`, or its default: when the commit log is synchronised."""
+        """Return `commitlog_sync` and its value, given or by default: when the commit log is synchronised."""
         return f"commitlog_sync {settings.get('commitlog_sync', config.COMMITLOG_SYNC)}"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that Loadframe controls, and invalid JVM settings."""
+        """Raise BadInput for settings that Loadframe controls, and for invalid JVM settings (`heap`, `jvm`)."""
         for key in settings:
             if key in config.OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -141,7 +141,7 @@ class Cassandra(Store):
         """Do nothing: all modes are supported."""
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Refuse a heap that leaves too little of the memory limit."""
+        """Raise BadInput if the heap leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited."""
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
@@ -192,9 +192,9 @@ class Cassandra(Store):
     ) -> list[dict[str, Any]]:
         """Send a statement to the first address that answers, and return its rows by column name.
 
-        `one` is consistency ONE, else QUORUM; `timeout` limits each answer, s. BadInput if access is denied,
-        Unreachable without an answer, CqlError for other errors of the store. StoreFailed if a statement that is not a
-        SELECT was sent but not answered.
+        `one` is consistency ONE, else QUORUM; `timeout` limits each answer, s. Logins and SELECTs are tried up to 4
+        times after temporary errors. BadInput if access is denied, Unreachable without an answer, CqlError for other
+        errors of the store. StoreFailed if a statement that is not a SELECT was sent but not answered.
         """
 
         def ask(address: str) -> list[dict[str, Any]]:
@@ -232,7 +232,10 @@ class Cassandra(Store):
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:
-        """Connect to a node and log in. Nodes report IP addresses, so TLS checks the host name from --hosts instead."""
+        """Open a new connection to a node and log in; OSError without an answer, CqlError if the login is refused.
+
+        `timeout` limits each answer, s. Nodes report IP addresses, so TLS checks the host name from --hosts instead.
+        """
         host, port = split_address(address)
         if self._tls and host not in self._names.values():
             for *_, (ip, *_) in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -240,7 +243,7 @@ class Cassandra(Store):
         return Connection(address, self._user, timeout, self._tls, self._names.get(host))
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version, preceded by `scylla` for ScyllaDB."""
+        """Return the version, such as `5.0.9`, preceded by `scylla` for ScyllaDB."""
         local = self._ask(addresses, "SELECT * FROM system.local")[0]
         # Only ScyllaDB has this table.
         tables = self._ask(addresses, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system'")
@@ -249,7 +252,10 @@ class Cassandra(Store):
         return str(local["release_version"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all members answer. Joining, leaving and moving nodes count as moving."""
+        """Return the health: ready if all members answer. Members that do not answer are missing.
+
+        Joining, leaving and moving nodes count as moving.
+        """
         ring = self._ring(addresses)
         missing = [node for node in ring.members if not self._answers(node)]
         moving = ring.moving
@@ -263,11 +269,14 @@ class Cassandra(Store):
         )
 
     def _ring(self, addresses: Sequence[str]) -> Ring:
-        """Return the members as the first node that answers reports them."""
+        """Return the state of the ring, as the first node that answers reports it.
+
+        Unreachable if none answers, BadInput if access is denied.
+        """
         return Ring.read(lambda statement: self._ask(addresses, statement))
 
     def _answers(self, address: str) -> bool:
-        """Whether a node accepts a connection; a refused login counts as an answer."""
+        """Whether a node accepts a connection within 5 s; a refused login counts as an answer."""
         try:
             self._connect(address, 5.0).close()
         except CqlError:
@@ -279,8 +288,8 @@ class Cassandra(Store):
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Replace a new cluster's default user, with its public password, by the administrator.
 
-        Also sets the number of copies of the roles. Do nothing without credentials. StoreFailed if another user has
-        logged in before.
+        First waits until all members accept logins. Also gives each node a copy of the roles. Does nothing without
+        credentials. StoreFailed if another user has logged in before.
         """
         if self._user is None:
             return
@@ -331,7 +340,7 @@ class Cassandra(Store):
         return True
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Wait until the node is a member and answers; meanwhile it fetches its data."""
+        """Wait until the node is a member and answers; meanwhile it fetches its data. `watch` gets the bytes left."""
         while not (self._is_member(addresses, member) and self._answers(member.address)):
             watch(self._streaming(addresses))
             time.sleep(_POLL)
@@ -342,9 +351,9 @@ class Cassandra(Store):
         return member.address in self._ring(addresses).members
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until nothing is streamed: data moves while nodes join and leave.
+        """Wait until no data is streamed and no node joins, leaves or moves; nothing is moved for balance alone.
 
-        Data that moved away stays on disk until a compaction or `nodetool cleanup`.
+        `watch` gets the bytes left. Data that moved away stays on disk until a compaction or `nodetool cleanup`.
         """
         while (left := self._streaming(addresses)).left or self._ring(addresses).moving:
             watch(left)
@@ -352,7 +361,7 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "normal"))
 
     def _streaming(self, addresses: Sequence[str]) -> Balancing:
-        """Return the bytes that nodes have yet to send to each other, by their current estimates.
+        """Return the bytes that nodes have yet to send to each other, by their estimates, and the states of nodes.
 
         Nodes that do not answer are skipped.
         """
@@ -370,7 +379,11 @@ class Cassandra(Store):
         return Balancing(left, "bytes", ", ".join(sorted(states)).lower())
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Decommission the node and wait; BadInput if Loadframe did not start it or too few nodes would remain."""
+        """Decommission the node and wait; BadInput if Loadframe did not start it or too few nodes would remain.
+
+        `watch` gets the bytes left; an error of it kills the management command. StoreFailed if the command fails; the
+        node then stays a member.
+        """
         manage = member.call(_manage, member.folder) if member.folder else None
         if manage is None:
             raise BadInput(
@@ -413,9 +426,11 @@ class Cassandra(Store):
                 )
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a table of `columns` and `key` in the keyspace `loadframe`, with its `replication`.
+        """Create a table of `columns` (name -> CQL type) in the keyspace `loadframe`, and wait for schema agreement.
 
-        BadInput for more copies than nodes, and if the keyspace exists with another replication.
+        `key` is its primary key, by default `id`; a key that is not in `columns` is a text. `with` is the text of
+        further options. Also creates the keyspace, with `replication`. BadInput without columns, for more copies than
+        `nodes`, and if the keyspace exists with another replication. CqlError if the table exists.
         """
         columns: Mapping[str, str] = definition.get("columns") or {}
         declared = definition.get("key", "id")
@@ -438,8 +453,8 @@ class Cassandra(Store):
     def _create_keyspace(self, addresses: Sequence[str], declared: Mapping[str, Any], nodes: int) -> None:
         """Create the keyspace of all collections, or check the existing one; BadInput if the copies exceed the nodes.
 
-        BadInput also if the declared number of copies differs from the existing keyspace's. Without a declared
-        replication, an existing keyspace is accepted.
+        `declared` are replication options; without them a new keyspace has one copy, and any existing one is accepted.
+        BadInput also if the declared number of copies differs from the existing keyspace's.
         """
         replication = {"class": "SimpleStrategy", "replication_factor": 1, **declared}
         if _copies(replication) > nodes:
@@ -466,7 +481,7 @@ class Cassandra(Store):
     def _await_schema_agreement(self, addresses: Sequence[str]) -> None:
         """Wait until the first node that answers and the peers that it knows report one schema version.
 
-        StoreFailed after _SCHEMA_TIMEOUT seconds.
+        StoreFailed after 60 s.
         """
         deadline = time.monotonic() + _SCHEMA_TIMEOUT
         while time.monotonic() < deadline:
@@ -487,7 +502,10 @@ class Cassandra(Store):
         return [row["table_name"] for row in tables]
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Drop the table, and the keyspace with its last table; do nothing if it does not exist."""
+        """Drop the table, and the keyspace with its last table; do nothing if it does not exist.
+
+        Waits until the nodes agree on the schema.
+        """
         if self.has_collection(addresses, name):
             self._ask(addresses, f"DROP TABLE {KEYSPACE}.{_quoted(name)}", timeout=_SCHEMA_TIMEOUT)
             if not self._tables(addresses):
@@ -495,11 +513,14 @@ class Cassandra(Store):
             self._await_schema_agreement(addresses)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` rows of a table of the keyspace `database`; BadInput without the table."""
+        """Return up to `documents` rows of a table of the keyspace `database`, or `loadframe`; BadInput if absent."""
         return sampled_rows(partial(self._ask, addresses), name, documents, database or KEYSPACE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of rows, read at QUORUM, which includes the latest writes. This reads all data."""
+        """Return the number of rows, read at QUORUM, which includes the latest writes; over all days for `NAME-*`.
+
+        This reads all data.
+        """
         return self._count(addresses, name, "*")
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
@@ -529,12 +550,15 @@ class Cassandra(Store):
 
 
 def _identity(folder: Path) -> str:
-    """Return the JVM argument that identifies a node's process."""
+    """Return the JVM argument that identifies the process of the node in `folder`."""
     return f"-Dcassandra.storagedir={folder / 'data'}"
 
 
 def _manage(folder: Path) -> list[str] | None:
-    """Return the management command of a node, without an operation; None if the node has no process here."""
+    """Return the management command for the node in `folder`, with its process id, to which an operation is appended.
+
+    Return None if the node has no process on this machine, or was not started by Loadframe.
+    """
     command = nofollow.read_text(folder, "config/manage.json")
     if command is not None:
         identity = _identity(folder).encode()
@@ -550,7 +574,10 @@ _BEGUN: dict[int, "subprocess.Popen[str]"] = {}
 
 
 def _repeat(ask: Callable[[], _Answer], tries: int = _TRIES) -> _Answer:
-    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error."""
+    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error.
+
+    The last error is raised, and any other error at once.
+    """
     for _ in range(tries - 1):
         try:
             return ask()
@@ -569,7 +596,10 @@ def _begin(command: Sequence[str]) -> int:
 
 
 def _ended(number: int) -> tuple[int, str] | None:
-    """Return exit status and output of a command of `_begin` by process id, and forget it, or None while it runs."""
+    """Return exit status and output of a command of `_begin`, and forget it; None while it runs.
+
+    `number` is its process id. The output includes stderr.
+    """
     process = _BEGUN[number]
     if process.poll() is None:
         return None
@@ -586,7 +616,10 @@ def _break_off(number: int) -> None:
 
 
 def _copies(replication: Mapping[str, Any]) -> int:
-    """Return the copies per data centre, the maximum if they differ; BadInput for a factor that is not a number."""
+    """Return the copies per data centre in `replication` (`class`, and a factor for each); the maximum if they differ.
+
+    1 without factors. A factor `3/1`, with transient copies, counts as 3. BadInput for a factor that is not a number.
+    """
     factors = [value for key, value in replication.items() if key != "class"]
     try:
         return max((int(str(factor).split("/")[0]) for factor in factors), default=1)

@@ -104,7 +104,10 @@ COPIES_OF_ROLES = 1000
 
 
 def initial_roles(node: NodeSpec) -> list[str]:
-    """Return the JVM options for cheap password hashes and, on founders, for the first user without delay."""
+    """Return the JVM options for cheap password hashes and, on founders, for roles.
+
+    Founders create the first user without delay, with a copy of its role on each founder.
+    """
     # A random password needs no slow hash, which would burden each new connection.
     cheap = "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4"
     if not node.founders:
@@ -127,12 +130,15 @@ LOGGING = """\
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput for a heap that leaves too little of the memory limit."""
+    """Raise BadInput for a heap that leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited."""
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 
 def jvm_options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and all JVM options: Loadframe's and the user's. BadInput for too large a heap."""
+    """Return the heap in bytes, and all JVM options; the user's come last and override Loadframe's.
+
+    BadInput if the heap leaves less than 256 MiB of the node's memory limit.
+    """
     return jvm.options(node, (*_JVM, *MODULES, *_SERVER), besides=_BESIDES)
 
 
@@ -183,7 +189,10 @@ def configuration(node: NodeSpec) -> str:
 
 
 def _encrypted(node: NodeSpec) -> dict[str, Any]:
-    """Return the settings for TLS, which refuse unencrypted connections; empty without certificates."""
+    """Return the settings for TLS of the connections that the node encrypts; empty without certificates.
+
+    They refuse unencrypted connections.
+    """
     if node.certificates is None:
         return {}
     files = {
@@ -208,9 +217,9 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _seeds(node: NodeSpec) -> list[str]:
-    """Return the seed addresses. A joining node is not among them, because seeds do not fetch data when they join.
+    """Return the seeds, host:peer_port. A joining node is not among them: seeds do not fetch data when they join.
 
-    A restarted node is, because it may be the first to start.
+    A restarted node is, because it may be the first to start. Without other nodes, the node is its own seed.
     """
     address = f"{node.address}:{node.peer_port}"
     joins = not node.founders and not (node.folder / "data" / "tables").exists()
@@ -218,7 +227,7 @@ def _seeds(node: NodeSpec) -> list[str]:
 
 
 def _tokens(node: NodeSpec) -> Mapping[str, Any]:
-    """Return the token settings: founders divide the ring evenly, later nodes choose tokens themselves."""
+    """Return the settings of 16 tokens per node: founders divide the ring evenly, later nodes choose tokens."""
     if not node.founders:
         return {"allocate_tokens_for_local_replication_factor": 1}
     number, nodes = node.founders.index(node.name), len(node.founders)

@@ -25,7 +25,10 @@ class CqlError(StoreFailed):
     """An error answer of a node, with its text."""
 
     def __init__(self, code: int, words: str, address: str) -> None:
-        """`code` is the protocol's error code, `words` the error text."""
+        """`code` is the protocol's error code, `words` the error text, and `address` the node's host:port.
+
+        BAD_CREDENTIALS becomes READ_TIMEOUT if the node could not read its roles in time.
+        """
         super().__init__(words, where=address, remedy="see the store's documentation for that error")
         # Cassandra also refuses the login if it could not read its roles in time.
         self.code = READ_TIMEOUT if code == BAD_CREDENTIALS and words.startswith(_ROLES_NOT_READ) else code
@@ -52,9 +55,10 @@ class Connection:
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
     ) -> None:
-        """Connect and log in. `address` is host:port; `timeout` limits each answer, s.
+        """Connect and log in; OSError if the node does not answer, CqlError if it refuses the login.
 
-        With TLS, the node's certificate must be valid for `name`, or without it for the address's host.
+        `address` is host:port, `user` a name and a password; `timeout` limits each answer, s, and connecting if it is
+        below 5 s. With TLS, the node's certificate must be valid for `name`, or without it for the address's host.
         """
         host, port = split_address(address)
         self._address = address
@@ -85,9 +89,10 @@ class Connection:
         self._socket.close()
 
     def ask(self, statement: str, *, one: bool = True, timeout: float | None = None) -> list[dict[str, Any]]:
-        """Execute a statement and return its rows, if any; CqlError with the node's error text.
+        """Execute a statement and return its rows by column name, if any; CqlError with the node's error text.
 
-        `one` reads at consistency ONE, else at QUORUM. `timeout` limits the answer, s, from now on.
+        `one` reads at consistency ONE, else at QUORUM. `timeout` limits each answer from now on, s; None keeps the
+        limit. OSError without an answer.
         """
         self._socket.settimeout(timeout or self._socket.gettimeout())
         encoded = statement.encode()
@@ -101,7 +106,7 @@ class Connection:
     def _exchange(self, opcode: int, body: bytes) -> tuple[int, bytes]:
         """Send one request, and return the opcode and body of its answer; CqlError for an error answer.
 
-        The tracing id and the warnings of the answer are dropped.
+        OSError without an answer. The tracing id and the warnings of the answer are dropped.
         """
         self._socket.sendall(struct.pack(">BBhBi", _VERSION, 0, 0, opcode, len(body)) + body)
         _, flags, _, answered, length = struct.unpack(">BBhBi", self._receive(9))
@@ -157,13 +162,13 @@ class _Reader:
         return self.take(self.short()).decode()
 
     def value(self) -> bytes | None:
-        """Read a value after its length of 4 bytes, and advance, or None for a null."""
+        """Read a value after its length of 4 bytes, and advance; return None for a null, whose length is negative."""
         length = self.int()
         return None if length < 0 else self.take(length)
 
 
 def _text(text: str) -> bytes:
-    """Return a text in the protocol's form: its length in bytes, as 2 bytes, and its UTF-8."""
+    """Return a text in the protocol's form: its length in bytes, as 2 bytes big-endian, and its UTF-8."""
     encoded = text.encode()
     return struct.pack(">H", len(encoded)) + encoded
 

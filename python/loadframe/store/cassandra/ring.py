@@ -27,9 +27,9 @@ class Ring:
 
     @classmethod
     def read(cls, ask: Ask) -> Self:
-        """Return the members as one node reports them.
+        """Return the members as one node reports them; `ask` sends a statement to a node and returns its rows.
 
-        Without a gossip table, all peers with tokens count as NORMAL.
+        Without a gossip table, as in ScyllaDB, all peers with tokens count as NORMAL.
         """
         local = ask("SELECT * FROM system.local")[0]
         try:
@@ -53,7 +53,7 @@ class Ring:
 
 
 def _state(node: dict[str, Any]) -> str:
-    """Return a node's state in a row of gossip_info, such as NORMAL; empty if it has none."""
+    """Return a node's state in a row of gossip_info, in upper case, such as NORMAL; empty if it has none."""
     status = node.get("status_with_port") or node.get("status") or ""
     return str(status).split(",")[0].upper()
 
@@ -79,8 +79,8 @@ _MEBIBYTE = 2**20
 def figures(ask: Ask) -> dict[str, float]:
     """Return a node's statistics by Loadframe's names, from its virtual tables.
 
-    They cover thread pools, caches, compactions, clients, hints, disk use and streams. `ask` returns the rows of a
-    statement.
+    They cover thread pools, caches, compactions, clients, hints, disk use and streams; names with `bytes` are in bytes.
+    `ask` sends a statement to the node and returns its rows.
     """
     totals: dict[str, float] = {}
     for pool in ask("SELECT * FROM system_views.thread_pools"):
@@ -117,7 +117,8 @@ _TIMEOUT = 120.0
 def sampled_rows(ask: Callable[..., list[dict[str, Any]]], name: str, documents: int, keyspace: str) -> Sample:
     """Return up to `documents` rows in the order of their tokens, which is random. BadInput without the table.
 
-    `ask(statement, timeout=...)` returns the rows of a statement.
+    Nulls are left out. The sample's key is None if the primary key has several columns. `ask(statement, timeout=...)`
+    returns the rows of a statement; the timeout is in s.
     """
     for word in (name, keyspace):
         if not word.replace("_", "").isalnum():

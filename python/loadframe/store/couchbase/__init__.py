@@ -97,7 +97,10 @@ class Couchbase(Store):
         return self if access == OPEN else type(self)(access)
 
     def installation(self, home: Path | None) -> FoundInstallation:
-        """Return the installation at `home`, or on the PATH; BadInput if it is missing or unsupported."""
+        """Return the installation at `home`, or on the PATH if None.
+
+        BadInput if it is missing, incomplete or older than version 7.
+        """
         if home is None and distribution.program(None, "couchbase-server") is None:
             raise _not_packaged()
         return launch.find(home)
@@ -111,7 +114,7 @@ class Couchbase(Store):
         return "durability none, unless the collection has another"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse unknown settings, and invalid memory quotas and values of `auto_failover`."""
+        """Raise BadInput for unknown settings, quotas below 256 MiB, and invalid values of `auto_failover`."""
         launch.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
@@ -134,11 +137,14 @@ class Couchbase(Store):
         return str(answer["implementationVersion"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all active nodes are healthy; a running rebalance is one moving piece."""
+        """Return the health: ready if all active nodes are healthy and none is failed over.
+
+        Unhealthy and failed-over nodes are missing. A running or pending rebalance is one moving piece.
+        """
         return membership.Pool.read(self._rest, addresses).health()
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Set up the first node with an administrator, add the others, and rebalance."""
+        """Wait for the nodes, set up the first with settings and administrator, add the others, and rebalance."""
         membership.form(self._rest, members, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
@@ -150,11 +156,17 @@ class Couchbase(Store):
         membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait for a running rebalance, then rebalance if that would change anything, and wait until it has ended."""
+        """Wait for a running rebalance, then rebalance if that would change anything, and wait until it has ended.
+
+        `watch` gets the percentage left. StoreFailed if a rebalance fails.
+        """
         membership.balance(self._rest, addresses, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Rebalance without the node, and wait until it has ended; BadInput if the others could not hold all copies."""
+        """Rebalance without the node, and wait until it has ended; BadInput if the others could not hold all copies.
+
+        `watch` gets the percentage left. StoreFailed if the rebalance fails.
+        """
         membership.leave(self._rest, addresses, member, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
@@ -166,14 +178,15 @@ class Couchbase(Store):
         membership.stay(self._rest, addresses)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change memory quotas (`ram_quota`, `index_quota`) and `auto_failover`; BadInput for other settings."""
+        """Change memory quotas (`ram_quota`, `index_quota`: sizes) and `auto_failover`; BadInput for other settings."""
         launch.check(settings)
         launch.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a bucket with `replicas`, `ram_quota` and `durability`; with `index`, also a primary index.
 
-        BadInput for an invalid definition, StoreFailed if it is not ready within 60 s.
+        Defaults: one replica (none on one node), 256 MiB of memory per node, durability `none`. BadInput for an invalid
+        definition, such as more replicas than `nodes` allow, StoreFailed if it is not ready within 60 s.
         """
         form = bucket_form(name, definition, nodes)
         self._rest.ask(addresses, "POST", "/pools/default/buckets", form)
@@ -199,7 +212,10 @@ class Couchbase(Store):
         self._query(addresses, f"CREATE PRIMARY INDEX IF NOT EXISTS ON {_quoted(name)}", "leave index: true out")
 
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
-        """Return the results of a statement; BadInput with this remedy if no node runs the query service."""
+        """Return the results of a statement; BadInput with this remedy if no node runs the query service.
+
+        The first of the nodes with that service that answers executes it. LoadframeError if it fails.
+        """
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
         host = addresses[0].rpartition(":")[0]
@@ -249,7 +265,10 @@ class Couchbase(Store):
         self._rest.ask(addresses, "DELETE", f"/pools/default/buckets/{name}")
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of documents, once two polls agree, because the server counts with a delay."""
+        """Return the number of documents, once two polls 2 s apart agree, because the server counts with a delay.
+
+        There is no time limit. StoreFailed without such a bucket.
+        """
         before, now = -1, self._counted(addresses, name)
         while now != before:
             time.sleep(_COUNTED_EVERY)
@@ -275,7 +294,10 @@ class Couchbase(Store):
 
 
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition."""
+    """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition.
+
+    Defaults: 256 MiB per node, one replica (none on one node), durability `none`.
+    """
     for key in definition:
         if key not in _DEFINITION:
             raise BadInput(
@@ -310,7 +332,10 @@ def _quoted(name: str) -> str:
 
 
 def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return a node's statistics by Loadframe's names, from the server's description of the node."""
+    """Return a node's statistics by Loadframe's names, from the server's description of the node.
+
+    Statistics that the server does not report are left out. `cpu_percent` is 0 to 100.
+    """
     figures = {
         name: float(value)
         for key, name in _FIGURES.items()

@@ -34,7 +34,7 @@ _FAIL_OVER_AFTER = (5, 3600)
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for an unknown setting or an invalid value."""
+    """Raise BadInput for an unknown setting, a memory quota below 256 MiB, or an invalid `auto_failover`."""
     for key, value in settings.items():
         if key in _PARAMETERS:
             if parse_size(value) < _MIN_QUOTA:
@@ -49,7 +49,10 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def quotas(node: NodeSpec) -> str:
-    """Return the quotas in bytes for the node's memory limit, as JSON by setting; BadInput if the limit is too low."""
+    """Return JSON with quotas in bytes by setting: half of the node's memory limit for documents, 256 MiB for indexes.
+
+    An empty object without a limit. BadInput for a limit below 1 GiB.
+    """
     if node.memory is None:
         return json.dumps({})
     if node.memory < _MIN_MEMORY:
@@ -72,13 +75,16 @@ def apply(post: Callable[..., object], member: Member | None, settings: Mapping[
 
 
 def _stored_quotas(member: Member | None) -> dict[str, Any]:
-    """Return the quotas in a node's folder; empty without a folder."""
+    """Return the quotas in bytes in a node's folder, by setting; empty without a member, a folder or the file."""
     text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
     return dict(json.loads(text or "{}"))
 
 
 def _fail_over(value: Any) -> int | None:
-    """Return the delay before a silent node is failed over, s, or None for never; BadInput outside 5 s to 3600 s."""
+    """Return the delay before a silent node is failed over, s, or None for never; BadInput outside 5 s to 3600 s.
+
+    `value` is False, `false`, or a duration.
+    """
     if value in (False, "false"):
         return None
     after = round(parse_duration(value))
@@ -191,7 +197,10 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def _prefix(script: str, home: Path) -> str:
-    """Return the folder for which the vendor's start script was made; BadInput for an unknown script."""
+    """Return the folder for which the vendor's start script was made; BadInput for an unknown script.
+
+    `script` is its text, `home` the installation, for the message.
+    """
     if match := _PREFIX.search(script):
         return match[1]
     raise BadInput(
@@ -202,7 +211,7 @@ def _prefix(script: str, home: Path) -> str:
 
 
 def _ports(node: NodeSpec, name: str) -> str:
-    """Return the text of a node's configuration of name and ports."""
+    """Return the text of a node's configuration of name and ports; `name` is such as `n_1234`."""
     ports = {"rest_port": node.port, "memcached_port": node.peer_port}
     ports |= dict(zip(_PORTS, node.extra_ports, strict=False))
     ports["projector_ssl_port"] = ports["projector_port"]

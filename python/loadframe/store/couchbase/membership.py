@@ -47,9 +47,9 @@ class Administration:
     ) -> Answer:
         """Send a request, with `form` as its body, to the first address that answers, and return the answer.
 
-        Status 404 is returned; other statuses from 400 up raise LoadframeError, and denied access BadInput. Unreachable
-        without an answer, StoreFailed if a change was sent but not answered. `known` is whether to send credentials,
-        which a new node does not accept.
+        Status 404 is returned; other statuses from 400 up raise LoadframeError (StoreFailed from 500), and denied
+        access BadInput. Unreachable without an answer, StoreFailed if a change was sent but not answered. `known` is
+        whether to send credentials, which a new node does not accept.
         """
         headers = None if known else dict[str, str]()
 
@@ -85,12 +85,18 @@ class Administration:
         return answer
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
-        """Return the JSON object at a path; `known` and the errors are as of `ask` and `document`."""
+        """Return the JSON object at a path; LoadframeError if it is missing or is not one.
+
+        `known` is whether to send credentials. BadInput for denied access, Unreachable without an answer.
+        """
         content: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
         return content
 
     def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the list at a path; errors as of `ask` and `document`."""
+        """Return the JSON objects in the list at a path; LoadframeError if it is missing or is not a list.
+
+        BadInput for denied access, Unreachable without an answer.
+        """
         entries: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
         return entries
 
@@ -169,9 +175,10 @@ class Pool:
         return [node for node in self.nodes if node.membership == membership]
 
     def health(self) -> Health:
-        """Return the health: ready if all active nodes are healthy, and none failed over.
+        """Return the health: ready if there are active nodes, all of them are healthy, and none is failed over.
 
-        A rebalance is one moving piece.
+        Added nodes count as nodes. Unhealthy and failed-over nodes are missing. A rebalance that runs, or that added
+        nodes need, is one moving piece.
         """
         active, failed = self.of(_ACTIVE), self.of(_FAILED_OVER)
         unhealthy = [node.status for node in active if node.status != "healthy"]
@@ -187,7 +194,7 @@ class Pool:
 
 
 def form(rest: Administration, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-    """Set up the first node with settings, services and administrator, add the others, and rebalance."""
+    """Wait for all nodes, set up the first with settings, services and administrator, add the others, and rebalance."""
     wait(rest, members, watch)
     first = [members[0].address]
     host, _ = split_address(first[0])
@@ -223,7 +230,7 @@ def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
 
 
 def join(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait for a started node, and add it unless the cluster already knows it. It holds no data yet."""
+    """Wait for a started node, and add it unless the cluster already knows it. It holds no data before a rebalance."""
     wait(rest, [member], watch)
     if Pool.read(rest, addresses).at(member.address) is None:
         _add(rest, addresses, member, watch)
@@ -231,7 +238,10 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 
 
 def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Add a node, and wait until it has restarted as a member; do not rebalance, so it holds no data yet."""
+    """Add a node, and wait until it has restarted as a member; do not rebalance, so it holds no data yet.
+
+    `watch` is called during the wait and ends it by an error. LoadframeError if the cluster refuses the node.
+    """
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
     # Clusters add nodes with certificates only over TLS.
@@ -251,7 +261,10 @@ def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 
 
 def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> None:
-    """Wait for a running rebalance, then rebalance if that would change anything."""
+    """Wait for a running rebalance, then rebalance if that would change anything, and wait until it has ended.
+
+    StoreFailed if a rebalance fails.
+    """
     pool = Pool.read(rest, addresses)
     if pool.rebalancing:
         _follow(rest, addresses, watch, began=True)
@@ -306,7 +319,7 @@ def forget(rest: Administration, addresses: Sequence[str], member: Member) -> No
 
 
 def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait for restarted nodes, and take back nodes that were failed over."""
+    """Wait for restarted nodes, take back those that were failed over, and rebalance if there were any."""
     wait(rest, members, watch)
     addresses = [member.address for member in members]
     # A node that was failed over while it was down may not know that yet.
@@ -321,7 +334,10 @@ def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> No
 
 
 def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[PoolNode] = ()) -> None:
-    """Start a rebalance over all known nodes, without those that leave, and wait until it has ended."""
+    """Start a rebalance over all known nodes, without those that leave, and wait until it has ended.
+
+    StoreFailed if it fails, or if 10 s later nodes that stay are not active or leaving nodes are still known.
+    """
     nodes = Pool.read(rest, addresses).nodes
     before = _task(rest, addresses).get("lastReportURI")
     form = {
@@ -349,8 +365,8 @@ def _follow(
 ) -> None:
     """Report a rebalance's progress until it has ended and `done` returns True; StoreFailed if it fails.
 
-    `began` is whether it is known to run. Otherwise its report differs from `before`, the report of the last one.
-    StoreFailed also if `done` stays False for 10 s.
+    `began` is whether it is known to run. Otherwise it has begun once it is seen running, its report differs from
+    `before` (the report of the last one), or 5 s have passed. StoreFailed also if `done` stays False for 10 s.
     """
     started, ended = time.monotonic(), None
     while True:

@@ -115,7 +115,7 @@ class MongoDB(Store):
     def offer(self, version: str) -> Offer | None:
         """Return the vendor's archive for Ubuntu 22.04, which includes the router, or None for versions before 6.0.4.
 
-        BadInput for an incomplete version.
+        BadInput for an incomplete version, or a machine that the vendor does not support.
         """
         if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
             return None
@@ -125,7 +125,7 @@ class MongoDB(Store):
         return Offer(self.kind, version, _VENDOR, name, "sha256")
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the installation at `home`, or on the PATH; None if the PATH lacks mongod.
+        """Return the installation at `home`, or on the PATH if None; None if the PATH lacks mongod.
 
         BadInput if `home` lacks it.
         """
@@ -141,7 +141,7 @@ class MongoDB(Store):
         return "write_concern majority in the journal, unless the operation has another"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings of mongod that Loadframe controls, and invalid values of Loadframe's settings."""
+        """Raise BadInput for settings of mongod that Loadframe controls, and invalid values of Loadframe's settings."""
         config.check(settings)
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
@@ -158,9 +158,10 @@ class MongoDB(Store):
         """Do nothing: all modes are supported."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the processes of a node: a server, or all `members` of a shard.
+        """Return the processes of node `number`, from 0: a server `node-0`, or all `members` of a shard.
 
-        With `layout: together`, a shard's first server shares its machine with companions.
+        Further members are `node-0-1` and so on; clients do not connect to shards. With `layout: together`, a shard's
+        first server shares its machine with companions.
         """
         name = f"node-{number}"
         if not config.sharded(settings):
@@ -172,9 +173,10 @@ class MongoDB(Store):
         return (ProcessSpec(name, config.SHARD, serves=False, shares=shares), *more)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the config servers and the routers of a sharded cluster; BadInput for invalid settings.
+        """Return the config servers, then the routers of a sharded cluster; BadInput for invalid settings.
 
-        With `layout: together`, number n of each shares the machine of shard n.
+        There is by default one of each; other clusters have none. With `layout: together`, number n of each shares the
+        machine of shard n.
         """
         config.check(settings)
         if not config.sharded(settings):
@@ -225,7 +227,10 @@ class MongoDB(Store):
         return str(self._hello(addresses)[0].ask({"buildInfo": 1})["version"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all members serve and there is a primary."""
+        """Return the health: ready if all members serve and there is a primary, in each shard of a sharded cluster.
+
+        A single server that answers is ready.
+        """
         server, hello = self._hello(addresses)
         if _is_router(hello):
             return shards.health(server, self.client)
@@ -252,7 +257,7 @@ class MongoDB(Store):
         self._leader([member.address for member in members]).create_administrator(len(members))
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Wait for restarted members, update their addresses in the replica set, and start routers.
+        """Wait for restarted members, and update their addresses in the replica set, or start the routers.
 
         LoadframeError if addresses in a sharded cluster changed.
         """
@@ -264,7 +269,7 @@ class MongoDB(Store):
             sets.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set `setParameter.NAME` and the cache size on all servers that hold data; BadInput for other settings."""
+        """Set `setParameter.NAME` and `cache` (a size) on all servers that hold data; BadInput for other settings."""
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
                 super().configure(addresses, settings)
@@ -277,7 +282,10 @@ class MongoDB(Store):
         return [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return `setParameter.NAME` and the cache size (bytes) by name; BadInput for others, or if servers differ."""
+        """Return `setParameter.NAME` and `cache` (bytes) by name; BadInput for other settings, or if servers differ.
+
+        The explicit value is the value in effect.
+        """
         settings = {}
         for name in names:
             values = [self._running_setting(self.client(address), name) for address in self._data_servers(addresses)]
@@ -305,7 +313,7 @@ class MongoDB(Store):
         return server.ask({"getParameter": 1, parameter: 1})[parameter]
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """Raise BadInput for a single server."""
+        """Raise BadInput for a single server, Unreachable if none of the addresses answers."""
         _, hello = self._hello(addresses)
         if not (_is_router(hello) or _is_member(hello)):
             raise BadInput(
@@ -313,7 +321,10 @@ class MongoDB(Store):
             )
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Add a member, which has all data afterwards, or a shard."""
+        """Add a member, which has all data afterwards, or a shard, whose data moves later.
+
+        BadInput for a single server. `watch` gets the bytes that a member has yet to copy.
+        """
         self.require_growing(addresses)
         server, hello = self._hello(addresses)
         if _is_router(hello):
@@ -322,7 +333,10 @@ class MongoDB(Store):
             sets.join(addresses, member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until chunks are balanced over shards; members of a set have all data after joining."""
+        """Wait until chunks are balanced over shards; return at once in a replica set, or if the balancer is off.
+
+        Members of a replica set have all data once they have joined.
+        """
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.balance(server, watch)
@@ -330,9 +344,9 @@ class MongoDB(Store):
             watch(Balancing(0, "members", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Remove a member (a primary steps down first) or a shard, after its data has moved.
+        """Remove a member, after a primary has stepped down, or a shard, after its data has moved.
 
-        BadInput if the others could not continue.
+        `watch` gets the chunks left on a shard. BadInput if the others could not continue.
         """
         server, hello = self._hello(addresses)
         if _is_router(hello):
@@ -341,7 +355,10 @@ class MongoDB(Store):
             sets.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Remove a member from the set's configuration if it is still there; drop the clients of its servers."""
+        """Remove a member from the set's configuration if it is still there; close the clients of its servers.
+
+        Does not change a sharded cluster.
+        """
         if _is_member(self._hello(addresses)[1]):
             sets.remove(addresses, member, self.client, lambda _: None)
         for server in (member, *member.others):
@@ -356,7 +373,10 @@ class MongoDB(Store):
             shards.stay(server, member)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a collection with its `options` and `indexes`, sharded by `shard_key` in a sharded cluster."""
+        """Create a collection with its `options` and `indexes`, sharded by `shard_key` in a sharded cluster.
+
+        The shard key is by default the hashed id. MongoError if the collection exists.
+        """
         leader = self._leader(addresses)
         leader.ask({"create": name, **(definition.get("options") or {})}, DATABASE)
         indexes = [{"key": key, "name": _index_name(key)} for key in definition.get("indexes") or []]
@@ -381,18 +401,21 @@ class MongoDB(Store):
                 raise
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` random documents, read from the primary. BadInput if the collection is missing."""
+        """Return up to `documents` random documents, read from the primary or through a router.
+
+        `database` is by default `loadframe`. BadInput if the collection is missing.
+        """
         return sampled_documents(self._leader(addresses), name, documents, database or DATABASE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of documents, of all days for `NAME-*`, on the primary.
+        """Return the number of documents, of all days for `NAME-*`, on the primary or through a router.
 
         This reads the whole index of ids.
         """
         return self._count(self._named(addresses, name), {}, addresses)
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Return by field how many documents have it, counted on the primary.
+        """Return by field how many documents have it, counted on the primary or through a router.
 
         This reads all documents once per field.
         """
@@ -415,7 +438,7 @@ class MongoDB(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the statistics of docs/reference/stores/mongodb.md for each server that answers, by node name.
 
-        Unreachable if none answers.
+        Behind routers, that includes all shards and config servers. Unreachable if none answers.
         """
         by_node: dict[str, dict[str, float]] = {}
         written: dict[str | None, dict[str, float]] = {}
@@ -464,7 +487,7 @@ def _is_member(hello: Mapping[str, Any]) -> bool:
 
 
 def _set_name(server: Client) -> str:
-    """Return the name of the replica set in a server's command line; empty without one."""
+    """Return the name of the replica set in a server's command line, formed or not; empty without one."""
     replication = server.ask({"getCmdLineOpts": 1})["parsed"].get("replication") or {}
     return str(replication.get("replSetName") or "")
 

@@ -64,7 +64,7 @@ class Client:
         )
 
     def _connected(self, login: Mapping[str, Any]) -> "MongoClient[dict[str, Any]]":
-        """Return a pymongo client with these credentials; it connects on first use."""
+        """Return a pymongo client with the options `login`, such as `username`; it connects on first use."""
         # Imported late: nodes are also planned on machines without pymongo.
         from pymongo import MongoClient
 
@@ -91,9 +91,10 @@ class Client:
         )
 
     def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Send a command to a database, and return the answer; errors are as of the class.
+        """Send a command to a database, and return the answer.
 
-        If the server does not know the user, logs in as the server itself and tries again.
+        If the server does not know the user, logs in as the server itself and tries again. BadInput if access is
+        denied, Unreachable without an answer, MongoError for other errors of the server.
         """
         from pymongo import errors
 
@@ -129,7 +130,7 @@ class Client:
     def create_administrator(self, members: int) -> None:
         """Create the user of the credentials as administrator, and wait until `members` members know it.
 
-        Do nothing without credentials.
+        Does nothing without credentials. MongoError after 600 s, or if the user exists.
         """
         auth = self._access.auth
         if auth is not None:
@@ -150,7 +151,10 @@ class Client:
         self._client.close()
 
     def _refused(self, code: int, words: str) -> BadInput:
-        """Return the error for a refused command; the remedy depends on the code: failed login or missing role."""
+        """Return the error for a refused command; the remedy depends on the code: failed login or missing role.
+
+        `code` is MongoDB's error number, `words` the server's text.
+        """
         if self._access.auth is None:
             what = f"the server denies access: {words}"
             return BadInput(what, where=self.address, remedy="give --user")
@@ -299,7 +303,7 @@ _MEBIBYTE = 2**20
 def figures(status: Mapping[str, Any]) -> dict[str, float]:
     """Return a server's statistics by Loadframe's names, from serverStatus; those that its version lacks are left out.
 
-    Counters start with the server.
+    Counters start with the server. Names end with their unit, such as `_ms`, if they have one.
     """
     figures = {}
     for places in (_LATER, _PLACES):
@@ -329,24 +333,27 @@ def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_router(status: Mapping[str, Any]) -> bool:
-    """Whether the server is a router, which holds no data."""
+    """Whether a result of serverStatus is from a router, which holds no data."""
     return str(status.get("process", "")).startswith("mongos")
 
 
 def last_write_time(status: Mapping[str, Any]) -> float | None:
-    """Return the time of a member's last write, s since the epoch; None if it is not a member."""
+    """Return the time of a member's last write, s since the epoch, from serverStatus; None if it is not a member."""
     at = _at(status, "repl.lastWrite.lastWriteDate")
     return None if at is None else float(at.timestamp())
 
 
 def replica_set_name(status: Mapping[str, Any]) -> str | None:
-    """Return the name of a server's replica set; None if it is not a member."""
+    """Return the name of a server's replica set, from serverStatus; None if it is not a member."""
     name = _at(status, "repl.setName")
     return None if name is None else str(name)
 
 
 def name_of(options: Mapping[str, Any], address: str) -> str:
-    """Return a server's name: of its node if Loadframe started it, else its address."""
+    """Return the name of a server's node if Loadframe started it, else its `address`.
+
+    `options` is the answer to getCmdLineOpts.
+    """
     parsed = options.get("parsed") or {}
     pid = (parsed.get("processManagement") or {}).get("pidFilePath")
     data = (parsed.get("storage") or {}).get("dbPath")
@@ -356,7 +363,7 @@ def name_of(options: Mapping[str, Any], address: str) -> str:
 
 
 def _at(status: Mapping[str, Any], place: str) -> Any:
-    """Return the value at a path of keys with dots, or None."""
+    """Return the value at a path of keys with dots, such as `repl.setName`; None if a key is missing."""
     value: Any = status
     for part in place.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -373,7 +380,7 @@ _NO_COLLECTION = 26
 def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
     """Return up to `documents` random documents, and the collection's indexes. BadInput if it does not exist.
 
-    Ids are left out unless all are texts or whole numbers, as of a user's documents.
+    Ids are left out, unless all are texts or whole numbers; then the sample's key is `_id`.
     """
     from bson import json_util
 
@@ -397,7 +404,10 @@ def sampled_documents(server: Client, name: str, documents: int, database: str) 
 
 
 def _indexes_of(server: Client, name: str, database: str) -> dict[str, Any]:
-    """Return {"indexes": keys of each index} of a collection, or an empty dict; text indexes are left out."""
+    """Return {"indexes": keys of each index} of a collection, without the index of ids and text indexes.
+
+    Empty if no other index exists.
+    """
     try:
         indexes = server.ask({"listIndexes": name, "cursor": {"batchSize": _BATCH}}, database)["cursor"]["firstBatch"]
     except MongoError as error:

@@ -59,7 +59,10 @@ _MODES = {Encryption.HTTP: "allowTLS", Encryption.TRANSPORT: "preferTLS", Encryp
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a setting that Loadframe controls, an invalid value, or a setting that needs shards."""
+    """Raise BadInput for a setting that Loadframe controls, and for an invalid value.
+
+    BadInput also for a setting of sharded clusters without `members`.
+    """
     for key, value in settings.items():
         if any(key == ours or key.startswith(f"{ours}.") for ours in OURS):
             raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -88,17 +91,20 @@ def shard_settings(routers: int | None, config_servers: int | None) -> dict[str,
 
 
 def sharded(settings: Mapping[str, Any]) -> bool:
-    """Whether the nodes are shards behind routers."""
+    """Whether the nodes are shards behind routers: the setting `members` is there."""
     return "members" in settings
 
 
 def together(settings: Mapping[str, Any]) -> bool:
-    """Whether routers and config servers share the shards' machines."""
+    """Whether routers and config servers share the shards' machines: the setting `layout` is `together`."""
     return settings.get("layout") == "together"
 
 
 def set_name(node: NodeSpec) -> str:
-    """Return the name of a node's replica set; empty for a single server."""
+    """Return the name of a node's replica set: CLUSTER, CLUSTER-config, or CLUSTER-node-0 for a shard.
+
+    Empty for a single server. A router has no set and must not be given.
+    """
     if node.role == CONFIG:
         return f"{node.cluster}-config"
     if node.role == SHARD:

@@ -32,7 +32,7 @@ _CATCH_UP = 30
 def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watch, **more: Any) -> None:
     """Form a set of newly started servers, and wait until it has a primary; accept a set that is formed already.
 
-    `more` are further keys of the set's configuration.
+    `name` is the set's name, `more` are further keys of its configuration. The first seven members have a vote.
     """
     wait([clients(member.address) for member in members], watch)
     config = {"_id": name, "members": [_entry(number, member) for number, member in enumerate(members)], **more}
@@ -45,12 +45,15 @@ def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watc
 
 
 def wait(servers: Sequence[Client], watch: Watch) -> None:
-    """Wait until all servers answer."""
+    """Poll all servers until each answers; `watch` is called between polls and ends the wait by an error."""
     wait_until(lambda: all(_answers(server) for server in servers), watch, Balancing(0, "members", "starting"))
 
 
 def elect(servers: Sequence[Client], watch: Watch) -> None:
-    """Wait until there is a primary that all servers know; make a secondary stand for election if there is none."""
+    """Wait until there is a primary that all servers know; without one, make a secondary stand for election.
+
+    Unreachable servers prolong the wait; `watch` ends it by an error.
+    """
 
     def elected() -> bool:
         """Whether all servers know a primary; without one, ask a secondary to stand for election."""
@@ -91,7 +94,8 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 def health(server: Client) -> Health:
     """Return a set's state as one member reports it: ready if all members serve and there is a primary.
 
-    Pieces are members, since each holds all data.
+    Pieces are members, since each holds all data: `moving` are those that start or copy data, `missing` the others that
+    do not serve.
     """
     try:
         status = server.ask({"replSetGetStatus": 1})
@@ -113,7 +117,10 @@ def health(server: Client) -> Health:
 
 
 def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Add a server without a vote, wait until it has all data, then give it a vote."""
+    """Add a server without a vote, wait until it has all data, then give it a vote, unless seven others have one.
+
+    `watch` gets the bytes left to copy.
+    """
     newcomer = clients(member.address)
     wait([newcomer], watch)
 
@@ -142,7 +149,10 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
 
 
 def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Remove a member, after a primary has stepped down. BadInput if the others could not elect a primary."""
+    """Remove a member; if it is the primary, it steps down first, and the others elect another.
+
+    BadInput if the others could not elect a primary.
+    """
     _require_others(addresses, member, clients)
     mine = clients(member.address)
     with contextlib.suppress(Unreachable):
@@ -240,7 +250,7 @@ def _require_others(addresses: Sequence[str], member: Member, clients: Clients) 
 def _initial_sync(newcomer: Client) -> Balancing:
     """Return the progress of a new member's initial sync: the bytes left, and its state.
 
-    0 and `starting` until the member answers.
+    0 and `starting` while the member reports an error, because it does not know the set yet.
     """
     with contextlib.suppress(MongoError):
         status = newcomer.ask({"replSetGetStatus": 1, "initialSync": 1})

@@ -49,7 +49,7 @@ def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Client
 
 
 def tell(routers: Sequence[Member], name: str, config: Sequence[Member]) -> None:
-    """Write the config servers' addresses into the routers' folders, which starts the routers.
+    """Write the addresses of `config`, the config servers, into the routers' folders, which starts the routers.
 
     `name` is the name of the config servers' set.
     """
@@ -85,7 +85,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
 
 def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None:
-    """Form the replica set of a new shard's processes, and add it to the cluster."""
+    """Form the replica set of a new shard's processes (`member` and its others), and add it to the cluster."""
     of_it = [member, *member.others]
     sets.wait([clients(server.address) for server in of_it], watch)
     cluster = _names(router)[0].rpartition("-node-")[0]
@@ -95,7 +95,10 @@ def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None
 
 
 def balance(router: Client, watch: Watch) -> None:
-    """Wait until the balancer has nothing to do for any collection; return at once if it is off."""
+    """Wait until the balancer has nothing to do for any collection; return at once if it is off.
+
+    The last call of `watch` has a warning if the balancer is off, or if shards hold no data.
+    """
     if _is_off(router):
         watch(Balancing(0, "collections", "balancer off", warning="the balancer is off, so data does not move"))
         return
@@ -108,7 +111,7 @@ def balance(router: Client, watch: Watch) -> None:
 def leave(router: Client, member: Member, watch: Watch) -> None:
     """Move a shard's chunks and databases to the others, even if the balancer is off, and remove it.
 
-    BadInput for the last shard.
+    `watch` gets the chunks left. BadInput for the last shard.
     """
     shard = shard_of(member.name)
     if not _staying(router, shard):
@@ -138,7 +141,11 @@ def stay(router: Client, member: Member) -> None:
 
 
 def health(router: Client, clients: Clients) -> Health:
-    """Return the health: ready if each shard has a primary and all its members. Draining shards count as moving."""
+    """Return the health: ready if each shard has all its members. Draining shards count as moving.
+
+    Nodes are shards, `missing` are members. StoreFailed if a shard has no primary, Unreachable if none of its members
+    answers.
+    """
     shards = router.ask({"listShards": 1})["shards"]
     states = [_shard_health(str(shard["host"]), clients) for shard in shards]
     broken = [f"{shard['_id']}: {state.status}" for shard, state in zip(shards, states, strict=True) if not state.ready]
@@ -167,7 +174,10 @@ def configuration(router: Client) -> list[str]:
 
 
 def _shard_health(host: str, clients: Clients) -> Health:
-    """Return the health of a shard's set; `host` is NAME/ADDRESS,ADDRESS as in listShards."""
+    """Return the health of a shard's set; `host` is NAME/ADDRESS,ADDRESS as in listShards.
+
+    StoreFailed if it has no primary, Unreachable if no member answers.
+    """
     addresses = host.partition("/")[2].split(",")
     return sets.health(sets.primary(addresses, clients))
 
@@ -240,7 +250,7 @@ def _names(router: Client) -> list[str]:
 
 
 def _cluster(members: Sequence[Member], clients: Clients, watch: Watch) -> str:
-    """Return the cluster's name, from the command line of a config server."""
+    """Wait for a config server, and return the cluster's name from its command line."""
     config = next(clients(member.address) for member in members if member.role == CONFIG)
     sets.wait([config], watch)
     options = config.ask({"getCmdLineOpts": 1})["parsed"]

@@ -45,7 +45,8 @@ _WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     """Yield the statements that create a table and its indexes.
 
-    A key that is not a declared column becomes a text column.
+    `definition` may have `columns`, `key`, `indexes`, `unlogged` and `with`. A key that is not a declared column
+    becomes a text column; it is `id` by default, and None for a table without a key.
     """
     parts = _columns(definition)
     if (key := definition.get("key", ID)) is not None:
@@ -60,8 +61,9 @@ def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
 def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequence[str]) -> Iterator[str]:
     """Yield the coordinator's statements for a table whose rows are spread over it and its shards.
 
-    The rows go by the hash of the column `partition_by`, or the key; BadInput without both. Each partition is a table
-    NAME_NUMBER of its server.
+    The rows go by the hash of the column `partition_by`, or the key; BadInput without both. Partition NAME_0 is a table
+    of the coordinator, and NAME_1 and so on are tables of the `shards` (names of foreign servers) that must exist
+    there.
     """
     column = definition.get("partition_by") or definition.get("key", ID)
     if column is None:
@@ -151,7 +153,7 @@ class Postgresql(Store):
         return Distribution("postgresql", version, None, (), (), wheel=_WHEEL)
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the installation at `home`, or on the PATH; None if the PATH lacks postgres.
+        """Return the installation at `home`, or on the PATH if None; None if the PATH lacks postgres.
 
         BadInput if `home` lacks it.
         """
@@ -176,7 +178,10 @@ class Postgresql(Store):
         )
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse parameters that Loadframe controls, and invalid names or values, also of its own two settings."""
+        """Raise BadInput for parameters that Loadframe controls, and for invalid names or values.
+
+        Checks Loadframe's own settings `read_from` and `partitioned`, too.
+        """
         config.check(settings)
 
     def require_encryption(
@@ -186,9 +191,9 @@ class Postgresql(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Refuse conflicting settings, and an installation without TLS.
+        """With encryption, raise BadInput for TLS parameters in the settings, and for an installation without TLS.
 
-        In a partitioned cluster, connections between nodes must be encrypted if those of clients are.
+        BadInput also for a partitioned cluster that encrypts only connections of clients.
         """
         refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
         if settings.get(config.PARTITIONED) and encryption.clients and not encryption.nodes:
@@ -210,11 +215,11 @@ class Postgresql(Store):
         return self._clients[address]
 
     def _primary(self, addresses: Sequence[str]) -> Client:
-        """Return the client of the writable server; StoreFailed without one."""
+        """Return the client of the writable server; StoreFailed without one, Unreachable if no address answers."""
         return replication.primary(addresses, self.client)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version of the first server that answers."""
+        """Return the version of the first server that answers, such as `16.2`."""
         return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
@@ -248,7 +253,10 @@ class Postgresql(Store):
         return replication.health(addresses, self.client)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Create the database on the first member, and wait until the others have copied it; connect shards instead."""
+        """Create the database on the first member, and wait until the others have copied it and follow.
+
+        In a partitioned cluster, wait until all members answer, and connect the others as shards.
+        """
         if not settings.get(config.PARTITIONED):
             replication.form(members, self.client, watch)
             return
@@ -288,7 +296,10 @@ class Postgresql(Store):
             server.ask("SELECT pg_reload_conf()")
 
     def _parameter(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
-        """Return the row of a parameter in pg_settings; BadInput for an unknown parameter."""
+        """Return a parameter's row of pg_settings: `context`, `setting`, `unit` and `pending_restart`.
+
+        BadInput for an unknown parameter.
+        """
         known = self._first(addresses).ask(
             "SELECT context, setting, unit, pending_restart FROM pg_settings WHERE name = :name", name=name.lower()
         )
@@ -300,7 +311,8 @@ class Postgresql(Store):
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
         """Return parameters by name from pg_settings of the first server that answers; BadInput for an unknown one.
 
-        The explicit value is that of ALTER SYSTEM.
+        The value includes its unit. The explicit value is that of ALTER SYSTEM, None without one. Servers are not
+        compared.
         """
         settings = {}
         for name in names:
@@ -315,11 +327,14 @@ class Postgresql(Store):
         return settings
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Wait while the node copies the primary's data, until it follows the primary."""
+        """Wait while the node copies the primary's data, until it follows the primary. `watch` gets the bytes left."""
         replication.join(addresses, member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until every replica has applied the primary's current log position."""
+        """Wait until every replica has applied the primary's current log position.
+
+        `watch` gets the bytes of log left.
+        """
         replication.balance(addresses, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -344,7 +359,8 @@ class Postgresql(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create the table with its indexes, on all shards, and wait up to 10 s for the replicas.
 
-        Without columns it has an id and the document as jsonb. Creates the database if it is missing.
+        Without columns it has an id and the document as jsonb. Creates the database if it is missing. PostgresError if
+        the table exists.
         """
         server = self._primary(addresses)
         shards = partitions.linked(server)
@@ -390,7 +406,7 @@ class Postgresql(Store):
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return up to `documents` random rows of `[SCHEMA.]TABLE`, read from the first server that answers.
 
-        BadInput if it does not exist.
+        `database` is by default `loadframe`. BadInput if the table or database does not exist.
         """
         return sampled_rows(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
 

@@ -45,7 +45,7 @@ class PostgresError(StoreFailed):
 
     @property
     def no_database(self) -> bool:
-        """Whether the database does not exist."""
+        """Whether the error is that the database does not exist."""
         return self.code == _NO_DATABASE
 
 
@@ -66,9 +66,10 @@ class Client:
     def ask(
         self, statement: str, database: str = ADMINISTRATION, *, within: float = _TIMEOUT, **values: Any
     ) -> list[dict[str, Any]]:
-        """Execute a statement with `:name` parameters, and return its rows by column name.
+        """Execute a statement with `:name` parameters from `values`, and return its rows by column name.
 
-        Unreachable if the answer takes longer than `within` s.
+        Each read may take `within` s; then Unreachable. If an open connection was lost otherwise, connects and executes
+        once more. BadInput if access is denied, PostgresError for other errors of the server.
         """
         with self._lock:
             if database in self._connections:
@@ -146,7 +147,7 @@ class Client:
                 connection.close()
 
     def _refused(self, code: str, words: str) -> LoadframeError:
-        """Return the error for an SQLSTATE.
+        """Return the error for an SQLSTATE `code` with the server's text `words`.
 
         BadInput for denied access, Unreachable while the server starts or stops, otherwise PostgresError.
         """
@@ -261,7 +262,10 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
 
 
 def figures(client: Client) -> dict[str, float]:
-    """Return a server's statistics by Loadframe's names, with totals over all databases. `lags` adds the lag."""
+    """Return a server's statistics by Loadframe's names, with totals over all databases. `lags` adds the lag.
+
+    Counters start with the last reset of the server's statistics.
+    """
     figures: dict[str, float] = {}
     (vacuums,) = client.ask(_VACUUMS)
     checkpoints = _CHECKPOINTS_17 if vacuums.pop("version") >= 170000 else _CHECKPOINTS
@@ -296,7 +300,8 @@ _SIZE = "SELECT reltuples AS rows, relkind IN ('r', 'm') AS plain FROM pg_class 
 def sampled_rows(server: Client, name: str, documents: int, database: str, whole: Mapping[str, str]) -> Sample:
     """Return up to `documents` random rows of `[SCHEMA.]TABLE`. BadInput if it does not exist.
 
-    `whole` are the columns of a table that holds whole documents.
+    A large table is sampled by blocks. A table with exactly the columns `whole` (name -> type) gives the contents of
+    its column `document` instead of rows.
     """
     table = ".".join('"' + part.replace('"', '""') + '"' for part in name.split(".", 1))
     try:

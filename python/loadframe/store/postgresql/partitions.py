@@ -73,7 +73,7 @@ def _server(member: Member, options: str = "") -> str:
 def linked(server: Client) -> dict[str, str]:
     """Return the addresses of a coordinator's shards, or of a shard's coordinator, by name of the foreign server.
 
-    Empty if the cluster is not partitioned.
+    In the order of their creation. Empty if the cluster is not partitioned.
     """
     try:
         rows = server.ask(_LINKED, DATABASE)
@@ -85,7 +85,7 @@ def linked(server: Client) -> dict[str, str]:
 
 
 def reconnect(members: Sequence[Member], clients: Callable[[str], Client]) -> None:
-    """Correct the addresses of restarted nodes in the foreign servers of the others."""
+    """Correct the addresses of restarted nodes in the foreign servers of the others. All members must answer."""
     for member in members:
         known = linked(clients(member.address))
         for other in members:

@@ -65,8 +65,9 @@ def role(server: Client) -> Role:
 
 
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
-    """Return the writable server: one of the addresses, or their upstream or coordinator, or None.
+    """Return the client of the writable server, or None if none is found.
 
+    It is one of the addresses, the upstream of a replica among them, or the coordinator of a shard among them.
     Unreachable if none of the addresses answers.
     """
     upstream: Client | None = None
@@ -94,7 +95,10 @@ def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the writable server; StoreFailed without one."""
+    """Return the client of the writable server, which may also be the upstream or coordinator of one of the addresses.
+
+    StoreFailed without one, Unreachable if no address answers.
+    """
     server = find_primary(addresses, clients)
     if server is None:
         raise StoreFailed(
@@ -106,7 +110,11 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 
 
 def health(addresses: Sequence[str], clients: Clients) -> Health:
-    """Return the health: ready if there is a primary and a replica streams from each of its slots."""
+    """Return the health: ready if there is a primary and a replica streams from each of its slots.
+
+    Nodes are the primary and connected replicas, `moving` those that catch up, and `missing` slots without a replica.
+    Without a primary, one node is missing.
+    """
     server = find_primary(addresses, clients)
     if server is None:
         there = sum(_answers(clients(address)) for address in addresses)
@@ -136,7 +144,7 @@ def create_database(server: Client) -> None:
 
 
 def answering(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Wait until all members answer."""
+    """Poll all members until each answers; `watch` is called between polls and ends the wait by an error."""
     wait_until(
         lambda: all(_answers(clients(member.address)) for member in members), watch, Balancing(0, "bytes", "starting")
     )
@@ -193,7 +201,10 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
 
 
 def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
-    """Wait until each replica has applied the primary's current log position; warn if writes arrive faster."""
+    """Wait until each replica has applied the primary's current log position; `watch` gets the bytes of log left.
+
+    Its last call has a warning if a replica is then more than 16 MiB behind.
+    """
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])
     replicas = [clients(address) for address in addresses if address != server.address]
@@ -289,13 +300,16 @@ def _invite(server: Client, member: Member) -> None:
 
 
 def _make_slot(server: Client, name: str) -> None:
-    """Create the replication slot of a replica, unless it exists."""
+    """Create the replication slot of the replica `name`, unless it exists."""
     with _ignoring(_THERE):
         server.ask("SELECT pg_create_physical_replication_slot(:name)", name=slot(name))
 
 
 def _drop_slot(server: Client, name: str) -> None:
-    """End the session that uses a slot, and drop it; retry for 5 s while it is in use. Ignore a missing slot."""
+    """End the session that uses the slot `name`, and drop it; do nothing if it is missing.
+
+    Retries for 5 s while it is in use, then PostgresError.
+    """
     with _ignoring(_NOT_THERE):
         server.ask(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = :name", name=name
@@ -339,7 +353,7 @@ def _writable_again(server: Client) -> bool:
 
 
 def _behind(replica: Client, position: str) -> float:
-    """Return the bytes of the log up to `position` that a replica has yet to apply; infinite if unknown."""
+    """Return the bytes of the log up to `position` (an LSN) that a replica has yet to apply; infinite if unknown."""
     value = replica.ask(_BEHIND, position=position)[0]["bytes"]
     return float("inf") if value is None else max(float(value), 0.0)
 

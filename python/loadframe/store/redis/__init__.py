@@ -130,7 +130,7 @@ class Redis(Store):
         return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that Loadframe controls, and a value of `cluster` other than true or false."""
+        """Raise BadInput for settings that Loadframe controls, and a value of `cluster` other than True or False."""
         for key in settings:
             if key in _OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -144,7 +144,10 @@ class Redis(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Refuse to encrypt only one kind of connection in a cluster, because nodes send keys to the client port."""
+        """Raise BadInput for `transport` alone, and in a cluster for `http` alone.
+
+        Nodes of a cluster send keys to the port for clients.
+        """
         if encryption is Encryption.TRANSPORT or (encryption is Encryption.HTTP and settings.get("cluster", nodes > 1)):
             raise BadInput(
                 "the nodes of a redis cluster send keys to each other through the client port",
@@ -155,7 +158,8 @@ class Redis(Store):
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the plan of a server that binds one address and writes only into its folder.
 
-        It runs in cluster mode if `_clustered` says so. Data may take 75 % of the memory limit.
+        It runs in cluster mode by the setting `cluster`, as one of several nodes, to join, or as a former member. Data
+        may take 75 % of the memory limit.
         """
         clustered = _clustered(node)
         lines: dict[str, Any] = {
@@ -233,7 +237,10 @@ class Redis(Store):
         return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all nodes are reachable and serve all slots."""
+        """Return the health: ready if all nodes are reachable and serve all slots; missing and moving pieces are slots.
+
+        A single server is ready once it has read its data.
+        """
         seen = self._ring(addresses)
         if seen is None:
             _, info = self._first(addresses)
@@ -242,7 +249,7 @@ class Redis(Store):
         return ring.health(seen, self.client)
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return the nodes that do not answer; load would use other nodes of the cluster unnoticed."""
+        """Return a sentence for each address that does not answer; load would use the cluster's others unnoticed."""
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
@@ -279,7 +286,10 @@ class Redis(Store):
                 node.ask("CONFIG", "SET", name, str(value))
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return parameters by name, from CONFIG GET; BadInput for an unknown one, or if nodes differ."""
+        """Return parameters by name, from CONFIG GET; BadInput for an unknown one, or if nodes differ.
+
+        The explicit value is the value in effect.
+        """
         settings = {}
         for name in names:
             answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
@@ -322,7 +332,7 @@ class Redis(Store):
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Introduce the node to the others, without slots, and wait until all know it.
+        """Introduce the node to the others, without slots, and wait until all know it and consider the cluster ok.
 
         BadInput for a single server.
         """
@@ -330,17 +340,23 @@ class Redis(Store):
         ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Move slots until nodes differ by one slot at most; do nothing for a single server."""
+        """Move slots until nodes differ by one slot at most; do nothing for a single server.
+
+        `watch` gets the slots left.
+        """
         if (seen := self._ring(addresses)) is not None:
             ring.balance(seen, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move the node's slots to the others; BadInput for a single server or the last node."""
+        """Move the node's slots to the others; BadInput for a single server or the last node.
+
+        It stays a member until `forget`.
+        """
         self._clustered_only(addresses)
         ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Make every node forget a removed node, before gossip announces it again; also drop its client here."""
+        """Make every reachable node forget a removed node, before gossip announces it again; drop its client here."""
         if (seen := self._ring(addresses)) is not None:
             ring.forget(seen, member, self.client)
         self._clients.pop(member.address, None)
@@ -353,7 +369,7 @@ class Redis(Store):
             )
 
     def _masters(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a client for each node that holds data."""
+        """Return a client for each master of the cluster, or for the first single server that answers."""
         seen = self._ring(addresses)
         if seen is None:
             return [self.client(self._first(addresses)[0])]
@@ -365,7 +381,7 @@ class Redis(Store):
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Store the collection's definition; keys need no preparation.
+        """Store the collection's definition, in place of an earlier one; keys need no preparation.
 
         In a cluster, `index` becomes False: only a single server indexes documents.
         """
@@ -374,7 +390,10 @@ class Redis(Store):
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether the collection was created, or has keys that other clients created."""
+        """Return whether the collection was created, or has keys `NAME:...` that other clients created.
+
+        On a single server, a key with exactly that name also counts.
+        """
         registry = self._registry(addresses)
         if registry.ask("HEXISTS", _COLLECTIONS, name):
             return True
@@ -384,7 +403,7 @@ class Redis(Store):
         return any(keys for master in self._masters(addresses) for keys in master.keys(name))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete all keys of the collection, its definition, and its index, if it was created."""
+        """Delete all keys `NAME:...`, the collection's definition, and its index, if the collection was created."""
         for master in self._masters(addresses):
             for keys in master.keys(name):
                 # One command per key, since the keys of a command would have to share a slot.
@@ -396,7 +415,7 @@ class Redis(Store):
             registry.ask("HDEL", _COLLECTIONS, name)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` values of keys `NAME:...`, from all nodes.
+        """Return up to `documents` hashes and JSON objects of keys `NAME:...`, from all nodes.
 
         BadInput for a database, or if the collection was not created and has no keys.
         """
@@ -408,11 +427,14 @@ class Redis(Store):
         return sampled
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of the collection's distinct keys on all masters."""
+        """Return the number of the collection's distinct keys (`NAME:...`) on all masters. This reads all keys."""
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return statistics by node address; in a cluster, nodes that do not answer are left out."""
+        """Return statistics by node address; in a cluster, nodes that do not answer are left out.
+
+        Of single servers, only the first that answers is included. Unreachable if none answers.
+        """
         first, info_of_first = self._first(addresses)
         seen = ring.Ring.read(self.client(first)) if _is_clustered(info_of_first) else None
         slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
@@ -445,7 +467,7 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
 
 
 def _config_value(value: object) -> str:
-    """Return a setting as redis.conf needs it: yes or no for a bool, quotes around a path with special characters."""
+    """Return a setting as text for redis.conf: yes or no for a bool, quotes around a Path with special characters."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Path) and shlex.quote(str(value)) != str(value):

@@ -39,7 +39,10 @@ class Connection:
         connect_timeout: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect; `timeout` is the limit of each read and write, s."""
+        """Connect, with TLS if `tls` is given; OSError on failure.
+
+        Both timeouts are in s; `timeout` limits each read and write.
+        """
         self._socket = socket.create_connection((host, port), timeout=connect_timeout)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -159,11 +162,19 @@ class Client:
         return ["AUTH2", self._auth.user or USER, self._auth.secret] if self._auth else []
 
     def ask(self, *words: str | int) -> Any:
-        """Send a command, given as its words, and return its reply; an error reply is raised (see `_refused`)."""
+        """Send a command, given as its words, and return its reply. The first word may be several, as in `CONFIG SET`.
+
+        Unreachable without an answer for 30 s, and while the server loads its data; BadInput for denied access,
+        StoreFailed for other error replies.
+        """
         return self._send(self._commands, [words])[0]
 
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one write, and return their replies in order; the first error reply is raised."""
+        """Send commands in one write, and return their replies in order.
+
+        All are executed, but the first error reply is raised: BadInput for denied access, otherwise StoreFailed.
+        Unreachable without an answer.
+        """
         return self._send(self._commands, commands)
 
     def info(self) -> dict[str, str]:
@@ -171,15 +182,21 @@ class Client:
         return self.look("INFO")
 
     def look(self, command: str) -> dict[str, str]:
-        """Return the fields `name:value` of a status command, with a short timeout."""
+        """Return the fields `name:value` of a status command, with a timeout of 5 s.
+
+        Unreachable without an answer, BadInput for denied access, StoreFailed for other error replies.
+        """
         return dict(line.split(":", 1) for line in self.look_at(command) if ":" in line)
 
     def look_at(self, command: str) -> list[str]:
-        """Return the lines of a status command's reply, with a short timeout."""
+        """Return the lines of a status command's reply, with a timeout of 5 s.
+
+        Unreachable without an answer, BadInput for denied access, StoreFailed for other error replies.
+        """
         return str(self._send(self._status, [[command]])[0]).splitlines()
 
     def keys(self, collection: str) -> Iterator[list[str]]:
-        """Yield this node's keys of a collection's documents, in batches; a key may appear twice."""
+        """Yield this node's keys `COLLECTION:...`, in batches, which may be empty; a key may appear twice."""
         pattern, cursor = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in collection) + ":*", "0"
         while True:
             cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
@@ -188,9 +205,9 @@ class Client:
                 return
 
     def _send(self, connection: "_Reconnecting", commands: Sequence[Command]) -> list[Any]:
-        """Return the replies to commands, all of which are sent; the first error reply is raised as an error.
+        """Send commands over `connection`, and return their replies; the first error reply is raised as an error.
 
-        Unreachable if the server does not answer, otherwise as `_refused`.
+        Unreachable if the server does not answer or loads its data, BadInput for denied access, otherwise StoreFailed.
         """
         try:
             replies = connection.ask(commands)
@@ -299,7 +316,8 @@ _BATCH = 500
 def sampled_values(masters: Sequence[Client], name: str, documents: int) -> Sample:
     """Return up to `documents` hashes, and texts that are JSON objects, of keys `NAME:...`.
 
-    SCAN returns keys in the order of their hashes, which is random. Other types of values are left out.
+    Each master, of which there must be one at least, gives an equal share, or less if it has fewer. SCAN returns keys
+    in the order of their hashes, which is random. Other types of values are left out.
     """
     per_node = -(-documents // len(masters))
     sampled: list[dict[str, Any]] = []
@@ -335,7 +353,10 @@ def _hash(reply: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return the number, list or object that a text holds as JSON; otherwise the text, with invalid bytes replaced."""
+    """Return the number, bool, list or object that a text holds as JSON; otherwise the text.
+
+    Invalid bytes of a text are replaced.
+    """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

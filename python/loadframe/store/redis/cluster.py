@@ -47,12 +47,12 @@ class RedisNode:
 
     @property
     def present(self) -> bool:
-        """Whether it is a reachable member."""
+        """Whether it is a reachable member, in the view of the node that reports it."""
         return self.connected and not self.flags & ABSENT
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Return the node that a line of CLUSTER NODES describes."""
+        """Return the node that a line of CLUSTER NODES describes. Its host is empty if the node does not know it."""
         node, address, flags, _, _, _, _, link, *rest = line.split()
         ranges: list[range] = []
         migrating: dict[int, str] = {}
@@ -80,7 +80,10 @@ Routes = dict[tuple[str, str], list[int]]
 
 
 def balancing_moves(nodes: Sequence[RedisNode]) -> Routes:
-    """Return the slots to move by (source id, target id), after which nodes differ by one slot at most."""
+    """Return the slots to move by (source id, target id), after which nodes differ by one slot at most.
+
+    `nodes` are all masters, with all slots. Moves as few slots as possible.
+    """
     least, over = divmod(SLOTS, len(nodes))
     # The largest nodes keep the remainder, so that fewest slots move.
     by_size = sorted(nodes, key=lambda node: -node.size)
@@ -179,12 +182,12 @@ class Ring:
 
     @property
     def masters(self) -> list[RedisNode]:
-        """All masters that are not failed or still joining, sorted by address."""
+        """All masters that are not failed or still joining, sorted by host (as text) and port."""
         masters = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
         return sorted(masters, key=lambda node: split_address(node.address))
 
     def serving(self, key: str) -> str:
-        """Return the address of the node that serves a key; StoreFailed without one."""
+        """Return the address of the node that serves a key without a hash tag; StoreFailed without one."""
         slot = slot_of(key)
         for node in self.nodes:
             if any(slot in slots for slots in node.ranges):
@@ -197,7 +200,7 @@ class Ring:
 
 
 def _nodes_known_to(client: Client) -> tuple[RedisNode, ...]:
-    """Return all nodes in a node's CLUSTER NODES."""
+    """Return all nodes in a node's CLUSTER NODES; its own missing host is filled in."""
     nodes = (RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
     # A node that has met no other node does not know its own host.
     host = client.address.rpartition(":")[0]
@@ -220,7 +223,11 @@ def slot_of(key: str) -> int:
 
 
 def health(seen: Ring, clients: Clients) -> Health:
-    """Return the cluster's health: ready if all nodes are reachable and serve all slots."""
+    """Return the cluster's health: ready if all nodes are reachable and serve all slots.
+
+    `seen` is one node's view; the nodes in it that have slots are asked too. `moving` and `missing` are numbers of
+    slots.
+    """
     present = [node for node in seen.nodes if node.present]
     served = sum(node.size for node in present)
     moving = len(seen.myself.migrating)
@@ -261,7 +268,10 @@ def wait(clients: Sequence[Client], watch: Watch) -> None:
 
 
 def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Send CLUSTER MEET for all pairs of nodes, and wait until all see a complete cluster in state ok."""
+    """Send CLUSTER MEET for all pairs of nodes, and wait until all see a complete cluster in state ok.
+
+    `clients` are those of `members`, in the same order.
+    """
     # All pairs, because waiting for gossip takes a second or two.
     for number, client in enumerate(clients):
         for member in members[number + 1 :]:
@@ -308,7 +318,7 @@ def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
 def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     """Complete interrupted moves of all nodes, then move the slots of `member`, if it is known, to the others.
 
-    The nodes with the fewest slots get them first. It stays a member; see `forget`. BadInput for the last node.
+    The nodes with the fewest slots get them first. The node stays a member. BadInput for the last node.
     """
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
@@ -336,7 +346,10 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
 
 
 def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch: Watch) -> None:
-    """Move slots, by (source id, target id), with their keys, 64 at a time; `watch` gets the slots left."""
+    """Move slots, by (source id, target id), with their keys, 64 at a time; `watch` gets the slots left.
+
+    `masters` include all sources and targets; all of them are told the new owners.
+    """
     nodes = {node.id: node for node in masters}
     left = sum(len(slots) for slots in planned.values())
     watch(Balancing(left, "slots"))
@@ -405,7 +418,7 @@ def _answers(client: Client) -> bool:
 
 
 def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
-    """Poll `met` every 0.05 s until it returns True; `watch` gets `state` meanwhile."""
+    """Poll `met` every 0.05 s until it returns True, without a time limit; `watch` gets `state` meanwhile."""
     while not met():
         watch(Balancing(0, "slots", state))
         time.sleep(_POLL)

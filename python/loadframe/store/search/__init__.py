@@ -121,8 +121,10 @@ class SearchStore(Store):
     ) -> Any:
         """Send a request to the first address that answers, and return its JSON; LoadframeError for status 400 and up.
 
-        A request that changes something and is not `repeatable` goes to the next address only if it could not be sent.
-        StoreFailed if it was sent but not answered. `timeout` is in s.
+        That error is AccessDenied (a BadInput) for 401 and 403, NotOffered for 404 and 410, StoreFailed for 429 and
+        from 500 up. BadInput for an answer that is not JSON. A request that changes something and is not `repeatable`
+        goes to the next address only if it could not be sent. StoreFailed if it was sent but not answered, otherwise
+        Unreachable without an answer. `timeout` limits each read and write, s; by default 90 s.
         """
 
         def ask(address: str) -> Answer:
@@ -195,7 +197,7 @@ class SearchStore(Store):
         super().require_product(addresses, version)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if the status is green.
+        """Return the health: ready if the status is green; unassigned and initializing shards are missing.
 
         A service that hides its health counts as ready, and that is recorded in `hidden`.
         """
@@ -214,17 +216,23 @@ class SearchStore(Store):
         )
 
     def _declared(self, addresses: Sequence[str]) -> tuple[tuple[int, int], ...]:
-        """Return (number of shards, copies of each shard) for each index."""
+        """Return (number of shards, copies of each shard, with the primary) for each index."""
         answer = self.request(addresses, "GET", "/_cluster/health?level=indices", timeout=10.0)
         indices = answer.get("indices", {}).values()
         return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set persistent, dynamic cluster settings. None resets a setting to its default."""
+        """Set persistent, dynamic cluster settings; LoadframeError if the store refuses one.
+
+        None resets a setting to its default.
+        """
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return cluster settings, the persistent value as explicit; BadInput for an unknown or transient setting."""
+        """Return cluster settings, with values as JSON, and the persistent value as explicit (None without one).
+
+        BadInput for a setting that is unknown, or set as transient.
+        """
         answer = self.request(addresses, "GET", "/_cluster/settings?flat_settings=true&include_defaults=true")
         settings = {}
         for name in names:
@@ -248,7 +256,10 @@ class SearchStore(Store):
         membership.join(self.request, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Make the store reassign shards, and wait until it moves none; it balances automatically."""
+        """Make the store reassign shards, and wait until it moves none; `watch` gets the shards left.
+
+        The store balances automatically.
+        """
         membership.balance(self.request, addresses, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
@@ -264,7 +275,7 @@ class SearchStore(Store):
         membership.take_vote(self.request, addresses, member.name)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, wait, and take its vote.
+        """Move all shards off the node, wait, and take its vote; `watch` gets the shards left.
 
         BadInput if the others cannot hold the data or elect.
         """
@@ -273,20 +284,24 @@ class SearchStore(Store):
         membership.take_vote(self.request, addresses, member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow shards and votes for nodes of that name again."""
+        """Allow shards on nodes of that name again, and votes of all excluded nodes.
+
+        Waits until the store has noticed that the excluded nodes left.
+        """
         membership.give_votes(self.request, addresses, gone=True)
         membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow the node shards and a vote again."""
+        """Allow shards on the node again, and votes of all excluded nodes."""
         membership.give_votes(self.request, addresses, gone=False)
         membership.allow(self.request, addresses, member.name)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index from `settings` and `mappings`; the default is one shard per node.
+        """Create an index from `settings` and `mappings`; the default is one shard per node, so `nodes` shards.
 
-        `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits only for the
-        primaries, because the cluster may have too few nodes for the replicas.
+        `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits up to 60 s, and
+        only for the primaries, because the cluster may have too few nodes for the replicas. LoadframeError if the index
+        exists.
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})
@@ -330,10 +345,10 @@ class SearchStore(Store):
         definition: Mapping[str, Any],
         documents: Iterable[tuple[str, Mapping[str, Any]]],
     ) -> int:
-        """Write documents with their identifiers to an index, make them visible, and return their number.
+        """Write documents, as (identifier, document), to an index, make them visible, and return their number.
 
         The index is created by its definition if it does not exist. Documents with the same identifier are replaced.
-        StoreFailed if the store refuses one.
+        StoreFailed if the store refuses one; others may have been written.
         """
         if not self._indices(addresses, name):
             self.request(addresses, "PUT", f"/{name}", definition)
@@ -362,7 +377,10 @@ class SearchStore(Store):
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` random documents of an index, alias or data stream; BadInput if it is missing."""
+        """Return up to `documents` random documents of an index, alias or data stream, in the order of writes.
+
+        BadInput if it is missing, or if `database` is given.
+        """
         self._refuse_database(database)
         indices = self._indices(addresses, name)
         if not indices:
@@ -371,16 +389,25 @@ class SearchStore(Store):
         return collections.sample(self.request, addresses, name, documents, indices)
 
     def collections(self, addresses: Sequence[str]) -> list[str]:
-        """Return indices, aliases, data streams, and `NAME-*` for daily indices."""
+        """Return the sorted names of indices, aliases, data streams, and `NAME-*` for daily indices.
+
+        Names with a leading dot are left out.
+        """
         with exploring.understood(addresses):
             return exploring.names(self.request, addresses)
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
-        """Return the fields of an index, alias or data stream that can be aggregated. BadInput if it is unknown."""
+        """Return the use of each field that can be aggregated (time, number or keyword), by name.
+
+        `name` is an index, alias or data stream; BadInput if it is unknown.
+        """
         return {field: details.kind for field, details in self._explored(addresses, name).items()}
 
     def explore(self, addresses: Sequence[str], question: Question) -> Findings:
-        """Answer a question with searches; BadInput for an unknown collection or field, StoreFailed on failure."""
+        """Answer a question with searches; BadInput for an unknown collection or field, or an empty time range.
+
+        StoreFailed if a search fails.
+        """
         known = self._explored(addresses, question.collection)
         require_known(question, {field: details.kind for field, details in known.items()})
         with exploring.understood(addresses):
@@ -400,7 +427,7 @@ class SearchStore(Store):
             return exploring.fields(self.request, addresses, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refresh the index, and return its number of documents."""
+        """Refresh the index, and return its number of documents; StoreFailed if a shard does not answer."""
         self._refresh(addresses, name)
         return self._count(addresses, name, {"match_all": {}})
 
@@ -427,7 +454,7 @@ class SearchStore(Store):
         return int(answer["count"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's statistics (see docs/reference/stores/opensearch.md). Counters start with the node.
+        """Return statistics by node name (see docs/reference/stores/opensearch.md). Counters start with the node.
 
         Empty for a service that hides them, which is recorded in `hidden`.
         """
@@ -443,8 +470,8 @@ class SearchStore(Store):
 def _content(answer: Answer, method: str, path: str, auth: Auth | None) -> Any:
     """Return the JSON of an answer, an empty object for an empty one.
 
-    AccessDenied, NotOffered, StoreFailed (overload and statuses from 500) or LoadframeError by status. BadInput for a
-    redirect or other content.
+    AccessDenied for status 401 and 403, NotOffered for 404 and 410, StoreFailed for 429 and from 500 up, LoadframeError
+    for others from 400 up. BadInput for a redirect or other content.
     """
     if answer.status in _DENIED:
         reason = _reason(answer)
@@ -493,7 +520,10 @@ def _not_a_cluster(answer: Answer, what: str, remedy: str) -> BadInput:
 
 
 def _reason(answer: Answer) -> str:
-    """Return the first line of the error's text. AWS repeats the signed request, with its token, in the next lines."""
+    """Return the first line of the error's text, at most 300 characters.
+
+    AWS repeats the signed request, with its token, in the next lines.
+    """
     try:
         content = answer.json()
         error = content.get("error") or content.get("message") or content["Message"]

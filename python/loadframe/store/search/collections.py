@@ -23,7 +23,7 @@ class Request(Protocol):
 
 
 def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
-    """Create a data stream, and a template with the index `definition`."""
+    """Create the data stream `name`, and a template with the index `definition`, which it uses."""
     _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
     request(addresses, "PUT", f"/_data_stream/{name}")
 
@@ -31,7 +31,7 @@ def create(request: Request, addresses: Sequence[str], name: str, definition: Ma
 def create_rolling(
     request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any], *, composed: bool
 ) -> None:
-    """Create an index NAME-000001 with the write alias NAME, and a template for its successors.
+    """Create a template with the index `definition` for NAME-*, and the index NAME-000001 with the write alias NAME.
 
     `composed` is whether the product has composable templates.
     """
@@ -46,7 +46,7 @@ def create_rolling(
 def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
     """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed.
 
-    `composed`: templates are composable index templates. Indices behind an alias without a template stay.
+    `composed` is whether the product has composable templates. Indices behind an alias without a template stay.
     """
     place = "_index_template" if composed else "_template"
     has_template = name in _templates(request, addresses, place, composed=composed)
@@ -82,7 +82,10 @@ def _put_template(
     definition: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> None:
-    """Create or replace a composable template for indices that match `patterns`; `more` are further keys."""
+    """Create or replace the composable template `name`, with `definition`, for indices that match `patterns`.
+
+    `more` are further keys of the template.
+    """
     body = {"index_patterns": list(patterns), "priority": _PRIORITY, "template": dict(definition), **more}
     request(addresses, "PUT", f"/_index_template/{name}", body)
 
@@ -163,10 +166,11 @@ def _random_hits(request: Any, addresses: Sequence[str], name: str, size: int) -
 def _run(
     request: Any, addresses: Sequence[str], name: str, start: Mapping[str, Any], indices: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return about `_RUN` hits that were written one after the other, from a hit on.
+    """Return about 20 hits that were written one after the other, from the hit `start` on.
 
-    After its index, the run continues in the next one, and after the last in the first: if it ended there, documents at
-    the beginning of an index would belong to fewer runs. LoadframeError if the store does not search sequence numbers.
+    After its index, the run continues in the next of `indices`, and after the last in the first: if it ended there,
+    documents at the beginning of an index would belong to fewer runs. LoadframeError if the store does not search
+    sequence numbers.
     """
     names = sorted(indices)
     first = names.index(start["_index"])

@@ -31,7 +31,10 @@ _TIMEOUT = "30s"
 
 
 def names(request: Any, addresses: Sequence[str]) -> list[str]:
-    """Return indices, aliases, data streams, and `NAME-*` for daily indices. Names with a leading dot are left out."""
+    """Return the sorted indices, aliases, data streams, and `NAME-*` for daily indices.
+
+    Names with a leading dot are left out.
+    """
     indices = request(addresses, "GET", "/_alias")
     known = {*indices, *(alias for details in indices.values() for alias in details.get("aliases", {}))}
     # Versions without data streams refuse the request.
@@ -68,9 +71,10 @@ def understood(addresses: Sequence[str]) -> Iterator[None]:
 
 
 def fields(request: Any, addresses: Sequence[str], name: str) -> dict[str, Field]:
-    """Return the fields that can be aggregated in all indices, by name.
+    """Return the fields that can be aggregated in all indices, by name, sorted.
 
-    Fields whose types differ too much between indices are left out, and times in nested objects.
+    Left out are fields with a leading `_`, times in nested objects, and fields whose types are not all times, all
+    numbers or all keywords.
     """
     answer = request(addresses, "GET", f"/{_path(name)}/_field_caps?fields=*")["fields"]
     nested = [field for field, types in answer.items() if "nested" in types]
@@ -97,8 +101,8 @@ def explore(
 ) -> Findings:
     """Answer a question with one search: counts by period, values, statistics and example documents, with notes.
 
-    Its collection and fields must exist. `sorts_mixed` is whether the version sorts a field whose types differ between
-    indices.
+    With a time field, a first search finds the time range. `known` are the collection's fields; those in the question
+    must be among them. `sorts_mixed` is whether the version sorts a field whose types differ between indices.
     """
     query = _query(question, known)
     start, end = _range(request, addresses, question, query)
@@ -178,14 +182,20 @@ def _order(field: Field) -> dict[str, Any]:
 
 
 def _is_mixed(field: Field) -> bool:
-    """Return whether the types of a field sort only after a conversion."""
+    """Whether the field's types in different indices sort together only after a conversion.
+
+    These are `date` with `date_nanos`, and whole with other numbers.
+    """
     return len(field.types if field.kind == "time" else {kind in _INTEGERS for kind in field.types}) > 1
 
 
 def _range(
     request: Any, addresses: Sequence[str], question: Question, query: Mapping[str, Any]
 ) -> tuple[float | None, float | None]:
-    """Return the time range of the selected documents, s since the epoch, or None without a time field or documents."""
+    """Return the earliest and the latest time of the selected documents, s since the epoch.
+
+    Both are None without a time field or documents.
+    """
     if question.time is None:
         return None, None
     ends = {name: {name: {"field": question.time}} for name in ("min", "max")}
@@ -209,7 +219,10 @@ def _query(question: Question, known: Mapping[str, Field]) -> dict[str, Any]:
 def _search(
     request: Any, addresses: Sequence[str], question: Question, query: Mapping[str, Any], body: Mapping[str, Any]
 ) -> Any:
-    """Search a collection with the exact number of hits; StoreFailed after a timeout or if a shard failed."""
+    """Search the question's collection with `query` and the further keys in `body`, and return the answer.
+
+    The number of hits is exact. StoreFailed if it takes over 30 s, or if a shard failed.
+    """
     path = f"/{_path(question.collection)}/_search"
     whole = {"timeout": _TIMEOUT, "track_total_hits": True, "query": query, **body}
     answer = request(addresses, "POST", path, whole, repeatable=True)

@@ -91,7 +91,10 @@ def _introduce(folder: Path, text: str) -> None:
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait until the others list the node as a data node, and it reports the same cluster."""
+    """Wait until the others list the node as a data node, and it reports the same cluster.
+
+    Unanswered and refused requests are repeated, except for BadInput; `watch` limits the time.
+    """
     while True:
         watch(Balancing(1, "nodes to join", f"waiting for {member.name}"))
         try:
@@ -106,9 +109,9 @@ def join(request: Request, addresses: Sequence[str], member: Member, watch: Watc
 
 
 def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
-    """Make the store reassign shards, and wait until none has moved for some polls.
+    """Make the store reassign shards, and wait until none has moved for 2 polls, or 8 if they are spread unevenly.
 
-    The last call of `watch` has a warning if nodes hold no shards.
+    A poll takes 0.5 s or more. `watch` gets the shards left; its last call has a warning if nodes hold no shards.
     """
     request(addresses, "POST", "/_cluster/reroute?metric=none")
     calm = 0
@@ -127,7 +130,7 @@ def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
 
 
 def leave(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Exclude the node from holding shards, and wait until it has none.
+    """Exclude the node from holding shards, and wait until it has none; `watch` gets the shards left.
 
     BadInput if the others cannot hold all copies.
     """
@@ -150,7 +153,7 @@ def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
 
 
 def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> None:
-    """Let all nodes vote again; with `gone`, after the store has noticed that the excluded node left."""
+    """Let all nodes vote again; with `gone`, after the store has noticed that the excluded nodes left."""
     request(addresses, "DELETE", f"/_cluster/voting_config_exclusions?wait_for_removal={str(gone).lower()}")
 
 
@@ -173,7 +176,7 @@ def allow(request: Request, addresses: Sequence[str], name: str) -> None:
 
 
 def names(request: Request, addresses: Sequence[str], role: str = "data") -> list[str]:
-    """Return the names of the nodes with a role: `data`, or `master` for electable nodes."""
+    """Return the names of the nodes with a role, in the store's order: `data`, or `master` for electable nodes."""
     nodes = request(addresses, "GET", f"/_nodes/{role}:true/none?filter_path=nodes.*.name", timeout=10.0)
     return [node["name"] for node in nodes.get("nodes", {}).values()]
 
@@ -198,13 +201,13 @@ def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:
 
 
 def _excess(shards: Counter[str]) -> int:
-    """Return how many shards exceed an even distribution."""
+    """Return how many shards exceed an even distribution, rounded up to whole shards per node."""
     share = -(-shards.total() // max(len(shards), 1))
     return sum(max(count - share, 0) for count in shards.values())
 
 
 def _uneven(shards: Counter[str]) -> str:
-    """Return a warning about nodes without shards, or an empty string."""
+    """Return a warning about nodes without shards; empty if each node has some, or there are none."""
     empty = sorted((name for name, count in shards.items() if not count), key=by_number)
     if not empty or not shards.total():
         return ""
@@ -223,7 +226,10 @@ def _recovering(request: Request, addresses: Sequence[str]) -> str:
 
 
 def _require_place(request: Request, addresses: Sequence[str], member: Member) -> None:
-    """Raise BadInput if an index has more copies than nodes would remain."""
+    """Raise BadInput if an index has more copies than nodes would remain without `member`.
+
+    Indices whose number of replicas the store adapts are not checked.
+    """
     remaining = len(set(names(request, addresses)) - {member.name})
     path = "/_all/_settings/index.number_of_replicas,index.auto_expand_replicas?flat_settings=true&expand_wildcards=all"
     for index, answer in sorted(request(addresses, "GET", path).items()):

@@ -57,7 +57,10 @@ logger.deprecation.level = error
 
 
 def options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and the JVM's options: the vendors' and the user's. BadInput for too large a heap."""
+    """Return the heap in bytes, and the JVM's options: the vendors' and the user's.
+
+    BadInput if the heap leaves less than 128 MiB of the node's memory limit.
+    """
     return jvm.options(node, JVM, besides=_BESIDES)
 
 
@@ -75,19 +78,25 @@ def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput if the heap in the node's settings leaves too little of `memory`, in bytes; None: unlimited."""
+    """Raise BadInput if the node's heap leaves less than 128 MiB of the limit `memory`, in bytes; None is unlimited."""
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 
 def _rack(node: NodeSpec) -> dict[str, Any]:
-    """Return the settings of a node's rack, which make the store place copies on different racks."""
+    """Return the settings of a node's rack, which make the store place copies on different racks.
+
+    Empty without a rack.
+    """
     if not node.rack:
         return {}
     return {f"node.attr.{RACK}": node.rack, "cluster.routing.allocation.awareness.attributes": RACK}
 
 
 def configuration(node: NodeSpec, settings: Mapping[str, Any]) -> str:
-    """Return the configuration file: `settings`, overridden by the user's. JSON values are valid YAML."""
+    """Return the text of a node's configuration: `settings`, its rack, and the user's settings, which override them.
+
+    JSON values are valid YAML.
+    """
     merged = {
         **settings,
         **_rack(node),
@@ -122,7 +131,7 @@ class Machine:
 
     @property
     def opens_enough(self) -> bool:
-        """Whether the limit of open files satisfies the servers."""
+        """Whether the limit of open files satisfies the servers: 65,535 or more, or none."""
         return self.files == resource.RLIM_INFINITY or self.files >= FILES
 
 
@@ -144,7 +153,8 @@ def require(kind: str, machine: Machine, address: str, where: str | None = None)
 def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict[str, str]]:
     """Return the node with the settings that this machine requires, and the reason of each, for the manifest.
 
-    The user's settings take precedence. BadInput if the node would not start.
+    Disables memory maps if the machine allows too few, unless the address is loopback or the user sets that. BadInput
+    for too few open files.
     """
     if ip_address(node.address).is_loopback:
         return node, {}

@@ -53,7 +53,7 @@ class Sim(SearchStore):
         return ""
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse unknown or invalid parameters of the model."""
+        """Raise BadInput for unknown or invalid parameters of the model."""
         SimModel.from_settings(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:

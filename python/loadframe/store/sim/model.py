@@ -60,7 +60,7 @@ class SimModel:
     move_cost: float = 0.0  #: share of a node's speed that sending or receiving data costs
 
     def __post_init__(self) -> None:
-        """Refuse parameters outside their ranges with BadInput."""
+        """Raise BadInput for parameters outside their ranges."""
         if self.distribution not in DISTRIBUTIONS:
             raise BadInput(
                 f"unknown distribution {self.distribution!r}", remedy=f"use one of {', '.join(DISTRIBUTIONS)}"
@@ -76,7 +76,10 @@ class SimModel:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "SimModel":
-        """Return the model of a node's settings; BadInput for an unknown or invalid one."""
+        """Return the model of a node's settings; BadInput for an unknown or invalid one.
+
+        Durations and sizes may be texts with a unit; missing settings have their defaults.
+        """
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in settings.items():
@@ -106,7 +109,7 @@ class SimModel:
         return source.lognormvariate(math.log(self.service) - spread / 2, math.sqrt(spread))
 
     def slowdown(self, nodes: int, present: int, *, moving: bool = False) -> float:
-        """Return the factor on a service time with `nodes` members and `present` requests at the node.
+        """Return the factor on a service time with `nodes` members and `present` requests, with this one, at the node.
 
         `moving` is whether the node sends or receives data, which costs `move_cost`.
         """
@@ -117,7 +120,7 @@ class SimModel:
     def finish(self, start: float, work: float) -> float:
         """Return the end of a request that starts at `start` and needs `work` s, during which stalls stop the node.
 
-        Stalls start at the multiples of `stall_every`.
+        Start and end are in s on the same clock. Stalls start at its multiples of `stall_every`.
         """
         if not self.stall:
             return start + work
@@ -130,7 +133,7 @@ class SimModel:
 
     @property
     def up(self) -> float:
-        """The share of time without stalls."""
+        """The share of time without stalls, above 0 and at most 1."""
         return 1 - self.stall / self.stall_every if self.stall else 1.0
 
     def throughput(self, nodes: int) -> float:
@@ -140,8 +143,9 @@ class SimModel:
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the highest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
-        0 if no rate suffices. BadInput unless service times are exponential, with one server, without stalls, and
-        independent of the number of requests at the node (`client_sigma` and `client_kappa` are 0).
+        The rate is in requests per second, for all `nodes` together; `quantile` is between 0 and 1. 0 if no rate
+        suffices. BadInput unless service times are exponential, with one server, without stalls, and independent of the
+        number of requests at the node (`client_sigma` and `client_kappa` are 0).
         """
         crowded = self.client_sigma or self.client_kappa
         if self.distribution != "exponential" or self.servers != 1 or self.stall or crowded:
@@ -151,7 +155,10 @@ class SimModel:
 
 
 def inflation(size: float, sigma: float, kappa: float) -> float:
-    """Return D of the Universal Scalability Law: how much `size` concurrent parties slow each other down."""
+    """Return D of the Universal Scalability Law: the factor by which `size` concurrent parties prolong service times.
+
+    It is `1 + sigma * (size - 1) + kappa * size * (size - 1)`: 1 for one party.
+    """
     return 1 + sigma * (size - 1) + kappa * size * (size - 1)
 
 

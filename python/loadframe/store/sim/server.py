@@ -59,11 +59,11 @@ class Request:
 
     @property
     def timed(self) -> str | None:
-        """The kind of a request for data, or None for other requests."""
+        """The path segment of a request for data, such as `_search` or `_doc`; None for other requests."""
         return next((part for part in self.parts if part in TIMED), None)
 
     def json(self) -> dict[str, Any]:
-        """Return the body's JSON object; empty if there is none."""
+        """Return the body's JSON object; empty without a body, or for other JSON. ValueError if it is not JSON."""
         content = json.loads(self.body) if self.body.strip() else {}
         return content if isinstance(content, dict) else {}
 
@@ -141,7 +141,10 @@ def _write_effect(collection: str, documents: int, request: Request, shared: Sha
 
 
 def administration(request: Request, shared: SharedState, node: str, now: float) -> Any:
-    """Return the answer to an administrative request; call it in `shared.locked`. Refused if it is unsupported."""
+    """Carry out an administrative request, and return the answer; call it in `shared.locked`. Refused if unsupported.
+
+    `node` is the name of the node that answers, `now` the time in s.
+    """
     placement = shared.placement
     answer: Any
     match request.method, request.parts:
@@ -193,7 +196,8 @@ def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, no
 def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
     """Create, drop or describe a collection, and return the answer; `rest` are the path's segments after its name.
 
-    Refused if it is unknown, exists already, or the request is unsupported.
+    Refused if it exists already, or the request is unsupported. Unknown collections are refused, except by GET and
+    DELETE without `rest`.
     """
     known = name in shared.definitions
     answer: Any = {"acknowledged": True, "index": name}
@@ -220,7 +224,10 @@ def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: S
 
 
 def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: float) -> None:
-    """Register a new collection with its numbers of shards and replicas, and place the copies on members."""
+    """Register a new collection with its numbers of shards and replicas, and place the copies on members.
+
+    By default it has one shard without replicas. `now` is its time of creation, s.
+    """
     flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
 
     def number(key: str, default: int) -> int:
@@ -253,7 +260,7 @@ def _health(shared: SharedState) -> dict[str, Any]:
 
 
 def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
-    """Return a node's statistics in the real format; `now` is in s. CPU is the share of its servers that are busy."""
+    """Return a node's statistics in the real format; `now` is in s. CPU is the percentage of busy servers."""
     slot = shared.slots[name]
     served, waiting = shared.stations.load(slot, now)
     completed, rejected, busy = shared.stations.sums(slot)
@@ -299,7 +306,10 @@ class SimNode:
     """A node's logic: it chooses the node that serves a request, and the time of the answer."""
 
     def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool) -> None:
-        """Create or enter the shared state in `folder`, which holds the nodes' folders, and register as started."""
+        """Create or enter the shared state in `folder`, which holds the nodes' folders, and register as started.
+
+        A `founding` node, or one that starts again, is a member at once, others after the model's `join_delay`.
+        """
         self.name = name
         self._model = model
         #: The number of the seed from which `_random` draws.
@@ -327,10 +337,10 @@ class SimNode:
             self._written.clear()
 
     def serve(self, request: Request) -> tuple[float, int, object]:
-        """Queue a request for data; return the time (monotonic clock), status and body of its answer.
+        """Queue a request for data; return the time (monotonic clock, s), status and body of its answer.
 
-        Status 503 before the node is a member, 429 if the queue is full. The effect of a write is published at the next
-        tick.
+        Status 503 before the node is a member, 429 if the queue is full. Refused for an unknown collection. The effect
+        of a write is published at the next tick.
         """
         now = time.monotonic()
         with self.shared.queues() as stations:
@@ -369,7 +379,10 @@ class SimNode:
         return ample[next(self._passed_on) % len(ample)]
 
     def answer(self, request: Request) -> tuple[float, int, object]:
-        """Return the time (monotonic clock), status and body of the answer to any request; errors become answers."""
+        """Return the time (monotonic clock, s), status and body of the answer to a request; Refused becomes one.
+
+        A refresh is answered 0.1 s later, when all nodes have published their writes.
+        """
         now = time.monotonic()
         try:
             if request.timed:
@@ -450,7 +463,7 @@ async def _run(node: SimNode, address: str, port: int) -> None:
 
 
 def main() -> None:
-    """Run a node until SIGTERM."""
+    """Run a node, as the command line describes it, until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m loadframe.store.sim.server")
     parser.add_argument("--name", required=True)
     parser.add_argument("--address", required=True)

@@ -70,7 +70,10 @@ class Placement:
         self.joining[node] = now if founding else now + self.model.join_delay
 
     def gone(self, nodes: Iterable[str], now: float) -> None:
-        """Remove nodes that ended, and moves from or to them. Their data is missing until they return."""
+        """Remove nodes that ended, and moves from or to them. Their data is missing until they return.
+
+        `now` is the start of moves that follow.
+        """
         lost = set(nodes)
         self.members = [name for name in self.members if name not in lost]
         self.joining = {name: at for name, at in self.joining.items() if name not in lost}
@@ -82,7 +85,8 @@ class Placement:
     def create(self, collection: str, shards: int, replicas: int, now: float) -> None:
         """Place the copies of a new collection, each on the member with the fewest copies and none of that shard.
 
-        Copies without such a member stay unassigned.
+        Excluded members get none. Copies without such a member stay unassigned. `now` is the start of moves that
+        follow.
         """
         for _ in range(1 + replicas):
             for shard in range(shards):
@@ -90,7 +94,7 @@ class Placement:
         self._begin(now)
 
     def drop(self, collection: str, now: float) -> None:
-        """Remove a collection's copies and their moves."""
+        """Remove a collection's copies and their moves. `now` is the start of moves that follow."""
         kept = [index for index, copy in enumerate(self.copies) if copy.collection != collection]
         place = {old: new for new, old in enumerate(kept)}
         self.moves = [
@@ -100,7 +104,7 @@ class Placement:
         self._begin(now)
 
     def exclude(self, nodes: Iterable[str], now: float) -> None:
-        """Replace the set of nodes that must not hold data, and start moving their data away."""
+        """Replace the set of nodes that must not hold data, and start moving data away from them at `now`."""
         self.excluded = set(nodes)
         self._begin(now)
 
@@ -301,7 +305,10 @@ class Stations:
         return served, max(present - served, 0)
 
     def sums(self, station: int) -> tuple[float, float, float]:
-        """Return a node's admitted requests, rejected requests, and seconds of work since it started."""
+        """Return requests admitted, requests rejected, and seconds of work since the start of the node.
+
+        `station` is the node's row.
+        """
         completed, rejected, busy, _ = self._rows[station, -_SUMS:].tolist()
         return completed, rejected, busy
 
@@ -421,7 +428,10 @@ class SharedState:
         self.slots = {name: slot for name, slot in self.slots.items() if name not in dead}
 
     def leave(self, now: float) -> None:
-        """Leave at the end of the process: save a copy of the state, and remove the shared folder as the last node."""
+        """Leave at the end of the process: save a copy of the state in the node's folder.
+
+        Removes the shared folder if no other node is alive. Do not call it in `locked`.
+        """
         with self.locked(now):
             self._bury({self._node}, now)
         fcntl.flock(self._lock, fcntl.LOCK_EX)

@@ -105,7 +105,7 @@ class Searches:
         return {kind: {name: known[kind](self._field(name), value), **boost}}
 
     def check_aggregations(self, aggregations: Mapping[str, Any]) -> None:
-        """Refuse aggregations that need more than equality or order of values; others need no rewriting."""
+        """Refuse aggregations that need more than equality or order of values, with NotEncryptable."""
         for aggregation in aggregations.values():
             for kind, inner in aggregation.items():
                 if kind in ("aggs", "aggregations"):
@@ -114,7 +114,10 @@ class Searches:
                     self._check_aggregation(kind, inner)
 
     def _check_aggregation(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Refuse an aggregation that computes with values, needs an order that encryption loses, or has other keys."""
+        """Refuse an aggregation that computes with values, needs an order that encryption loses, or has other keys.
+
+        `kind` is its type, such as `terms`, and `body` the value under it. NotEncryptable names the reason.
+        """
         if kind not in _AGGREGATIONS:
             raise NotEncryptable(f"the aggregation {kind} computes with values, which are encrypted")
         for key in body.keys() - _AGGREGATIONS[kind]:
@@ -124,7 +127,7 @@ class Searches:
             raise NotEncryptable(f"encryption does not preserve the order of {known.name!r}")
 
     def _check_sort(self, sort: Any) -> None:
-        """Refuse a sort by a field that loses its order when encrypted, and keys other than `order`."""
+        """Refuse a sort by a field that loses its order when encrypted, or with other keys than `order`."""
         for entry in sort if isinstance(sort, list) else [sort]:
             for name, how in entry.items() if isinstance(entry, Mapping) else [(entry, "asc")]:
                 if name not in _NO_FIELDS and not self._field(name).ordered:
@@ -133,7 +136,7 @@ class Searches:
                     raise NotEncryptable(f"the key {key!r} of a sort is unsupported with encryption")
 
     def _clauses(self, clauses: Any) -> Any:
-        """Return a clause of a bool query, one query or a list, with encrypted values."""
+        """Return a clause of a bool query, one query or a list, with encrypted values. NotEncryptable as in `query`."""
         return [self.query(query) for query in clauses] if isinstance(clauses, list) else self.query(clauses)
 
     def _term(self, known: Field, body: Any) -> Any:
@@ -148,13 +151,13 @@ class Searches:
         return {**body, "value": self._value(known, body.get("value"))}
 
     def _terms(self, known: Field, values: Any) -> list[str]:
-        """Return the encrypted values of a terms query; NotEncryptable for a value that is not a list."""
+        """Return the placeholders for the encrypted values of a terms query; NotEncryptable unless they are a list."""
         if not isinstance(values, list):
             raise NotEncryptable("a terms query requires a list of values")
         return [self._value(known, value) for value in values]
 
     def _range(self, known: Field, body: Any) -> dict[str, Any]:
-        """Return the bounds of a range query with encrypted values.
+        """Return the bounds of a range query with encrypted values, and its `boost`; `format` is applied and removed.
 
         NotEncryptable for a field without order, and for unsupported keys.
         """
@@ -169,7 +172,7 @@ class Searches:
         return {**ends, **({"boost": body["boost"]} if "boost" in body else {})}
 
     def _value(self, known: Field, value: Any) -> str:
-        """Add the variables that encrypt a value for equality, and return the placeholder."""
+        """Add the variables that encrypt a value for equality, and return the placeholder. Errors as `_variable`."""
         return self._variable(known, known.how, value, "none")
 
     def _variable(self, known: Field, how: str | Mapping[str, Any], value: Any, bound: str) -> str:
@@ -193,7 +196,7 @@ class Searches:
         return f"${{{name}}}"
 
     def _field(self, name: str) -> Field:
-        """Return the mapping of a field; NotEncryptable if it has none, or if its encryption allows no queries."""
+        """Return a field by its full name; NotEncryptable without a mapping, or if its encryption allows no queries."""
         known = self.fields.get(name)
         if known is None:
             raise NotEncryptable(f"the mapping lacks the field {name!r}")
@@ -210,7 +213,7 @@ def _one_hole(value: Any) -> str | None:
 
 
 def _unescaped(value: Any) -> Any:
-    """Replace the escape `$${` by `${`."""
+    """Return a text with the escape `$${` replaced by `${`; return other values unchanged."""
     return value.replace("$${", "${") if isinstance(value, str) else value
 
 
@@ -228,7 +231,7 @@ Fields = Mapping[str, Mapping[str, Field]]
 
 
 def encrypted(workload: ResolvedWorkload, config: ClientEncryption | None, document: Document) -> ResolvedWorkload:
-    """Return the workload with documents and searches encrypted; unchanged if encryption is off.
+    """Return the workload with documents and searches encrypted; unchanged if encryption is off or `config` is None.
 
     BadInput for another family, for fields without an encrypted form, and for operations that do not work on encrypted
     values.
@@ -279,7 +282,7 @@ def _refused(phases: Sequence[ResolvedPhase], problems: Mapping[str, str], docum
 
 
 def _phase(phase: ResolvedPhase, fields: Fields, key: str, problems: dict[str, str]) -> ResolvedPhase:
-    """Return a phase with its operations encrypted.
+    """Return a phase with its operations, variables and corpora encrypted; `key` is the AES key in hexadecimal digits.
 
     `fields` are the fields by collection. Adds each operation without an encrypted form, with the reason, to
     `problems`.
@@ -384,7 +387,7 @@ def _corpus(plain: Form, key: str, fields: Mapping[str, Field]) -> Form:
 
 
 def _free(taken: set[str], name: str) -> str:
-    """Return an unused variable name that starts with `name`, and add it to `taken`."""
+    """Return `name` with the lowest suffix `_1`, `_2`, ... that is not in `taken`, and add it to `taken`."""
     free = next(f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in taken)
     taken.add(free)
     return free

@@ -53,7 +53,7 @@ class Field:
         return self.how != "text" and self.searchable
 
     def encryption_in(self, date_format: str | None) -> str | Mapping[str, Any]:
-        """Return the encryption of a query's value, whose dates may have another format.
+        """Return the encryption of a query's value; `date_format` is the format of its dates, None for the field's own.
 
         NotEncryptable for an unsupported format, and for a format of a field without dates.
         """
@@ -70,7 +70,10 @@ def fields_of(mappings: Mapping[str, Any]) -> dict[str, Field]:
 
 
 def encrypted_mappings(mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of the encrypted documents: texts become `keyword`, numbers and dates `long`."""
+    """Return the mapping of the encrypted documents: texts become `keyword`, numbers, dates and points `long`.
+
+    NotEncryptable for an unsupported type or mapping.
+    """
     return {**mappings, "properties": _encrypted(_properties(mappings), "")}
 
 
@@ -89,7 +92,10 @@ def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fields(properties: Mapping[str, Any], prefix: str) -> Iterator[Field]:
-    """Yield the fields of `properties` and of nested objects; `prefix` is put before their names."""
+    """Yield the fields of `properties` and of nested objects; `prefix` is put before their names.
+
+    NotEncryptable as for `_field`.
+    """
     for name, mapping in properties.items():
         path = f"{prefix}{name}"
         if "properties" in mapping:
@@ -149,7 +155,10 @@ def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
 
 
 def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the mappings of encrypted fields, also in nested objects; `prefix` is put before their names."""
+    """Return the mappings of encrypted fields, also in nested objects; `prefix` is put before their names, for errors.
+
+    Keeps `index`, `doc_values` and `store`. NotEncryptable as for `_field`.
+    """
     encrypted: dict[str, Any] = {}
     for name, mapping in properties.items():
         path = f"{prefix}{name}"
@@ -162,7 +171,7 @@ def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _key(value: str) -> str:
-    """Refuse a text that is not an AES-128 key of 32 hexadecimal digits."""
+    """Return a text unchanged; refuse anything but an AES-128 key of 32 hexadecimal digits."""
     if not re.fullmatch(r"[0-9A-Fa-f]{32}", value):
         raise wrong(f"{short_json(value)} is not an AES-128 key", "write 32 hexadecimal digits")
     return value

@@ -452,7 +452,10 @@ Operation = Annotated[
 
 
 def form_for(operation: Form | Forms, family: str) -> Form | None:
-    """Return an operation's form for a family; None if it does not support the family."""
+    """Return an operation's form for a family, or None if it does not support the family.
+
+    A single form may fit several families.
+    """
     if isinstance(operation, Forms):
         form: Form | None = getattr(operation, family, None)
         return form

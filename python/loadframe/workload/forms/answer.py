@@ -10,7 +10,7 @@ from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _place(value: str) -> str:
-    """Refuse a text that is not a JSON pointer; an empty text, for the whole value, is allowed."""
+    """Return a text unchanged; refuse anything but a JSON pointer, which is empty for the whole value."""
     if value and not value.startswith("/"):
         raise wrong(f"{short_json(value)} is not a JSON pointer", "start it with /, such as /aggregations/ads/buckets")
     return value
@@ -75,7 +75,7 @@ READS = ("get", "read", "read_modify_write", *(kind for kind in FINDS if kind no
 
 
 def _ids(value: Any) -> Any:
-    """Refuse a value that is neither a list of ids nor a text with a placeholder."""
+    """Return a value unchanged; refuse anything but a list of ids that is not empty, or a text with a placeholder."""
     if (isinstance(value, list) and value) or (isinstance(value, str) and list(names(value))):
         return value
     raise wrong(f"expected a list of ids, not {short_json(value)}", 'or write a variable, such as "${neighbors}"')

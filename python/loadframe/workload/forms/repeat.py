@@ -12,9 +12,10 @@ RELATIONS = ("at_least", "at_most", "one_of")
 
 
 def _condition(value: Any) -> Any:
-    """Refuse a mapping other than one comparison (`at_least`, `at_most` or `one_of`) with a fitting bound.
+    """Return a value unchanged; refuse a mapping other than one comparison with a fitting bound.
 
-    A value that is not a mapping is returned unchanged: the answer must equal it.
+    `at_least` and `at_most` need a number or placeholder, `one_of` a non-empty list. The answer must equal any other
+    value.
     """
     if not isinstance(value, dict):
         return value
@@ -47,7 +48,7 @@ class Visible(Model):
     sample: Duration | None = None
 
     def plan(self) -> dict[str, float] | None:
-        """Return the probe for the plan, times in seconds, or None with a sample of 0."""
+        """Return the probe for the plan, times in seconds and defaults filled in; None if `sample` is 0."""
         if self.sample is None:
             return {"every": self.every or 0.01, "within": self.within or 30.0}
         if not self.sample:

@@ -16,21 +16,21 @@ _FRAMING = {"content-length", "transfer-encoding", "connection", "content-encodi
 
 
 def _path(value: str) -> str:
-    """Refuse a path that does not start with a slash."""
+    """Return a path unchanged; refuse it if it does not start with a slash."""
     if not value.startswith("/"):
         raise wrong("a path must start with /", f"write /{value}")
     return value
 
 
 def _pointer(value: str) -> str:
-    """Refuse a text that is not a JSON pointer; an empty text, for the whole value, is allowed."""
+    """Return a text unchanged; refuse anything but a JSON pointer, which is empty for the whole value."""
     if value and not value.startswith("/"):
         raise wrong(f"{short_json(value)} is not a JSON pointer", f"write /{value.replace('.', '/')}")
     return value
 
 
 def _header(value: str) -> str:
-    """Refuse an invalid name of a header, and a header that the driver sets."""
+    """Return the name of a header unchanged; refuse an invalid one, and headers that the driver sets."""
     if not _TOKEN.fullmatch(value):
         raise wrong(f"{short_json(value)} is not a valid header name")
     if value.lower() in _FRAMING:
@@ -75,7 +75,7 @@ class Expect(Model):
 
 
 def _timed(value: str) -> str:
-    """Refuse a name of a timing with other characters than letters, digits, _ and -."""
+    """Return the name of a timing unchanged; refuse other characters than ASCII letters, digits, `_` and `-`."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
         raise wrong(f"{short_json(value)} is not the name of a timing", "use letters, digits, _ and -")
     return value
@@ -108,7 +108,7 @@ class Http(Model):
 
 
 def captured(operations: Any) -> Iterator[tuple[Place, str]]:
-    """Yield the place and name of each captured value in the unvalidated operations of a file."""
+    """Yield the place and name of each captured value in the unvalidated operations of a file; skips invalid parts."""
     for name, operation in operations.items() if isinstance(operations, Mapping) else ():
         families = operation if isinstance(operation, Mapping) else ()
         for keys in ((), ("http", "http"), *((key,) for key in families)):

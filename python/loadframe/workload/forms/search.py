@@ -10,7 +10,10 @@ from loadframe.yamlfile import Duration, Model, Scalar, Size, short_json, wrong
 
 
 def _vector(value: Any) -> Any:
-    """Refuse a value that is neither a list of numbers nor a text with a placeholder."""
+    """Return a value unchanged; refuse anything but a list of numbers or a text with a placeholder.
+
+    The list must not be empty; its elements may also be texts.
+    """
     numbers = isinstance(value, list) and all(isinstance(part, int | float | str) for part in value)
     if (numbers and value) or (isinstance(value, str) and list(names(value))):
         return value

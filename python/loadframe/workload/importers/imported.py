@@ -46,7 +46,7 @@ class Imported:
         """Return the text of a valid workload file, and the import without invalid entries.
 
         Removes each entry that fails validation, with the phases that use it, and adds it to `left_out`. BadInput if no
-        phase is left, or if the error is not about a removable entry.
+        phase is left, or if the error is not about a removable entry. The file is checked in a temporary folder.
         """
         imported = self
         with TemporaryDirectory(prefix="loadframe-import-") as folder:
@@ -62,10 +62,10 @@ class Imported:
                     return text, imported
 
     def write(self, output: Path, option: str = "--output") -> tuple[str, "Imported", list[Path]]:
-        """Write the workload file, and next to it the files that belong to it.
+        """Write the workload file to `output`, without invalid entries, and next to it the files that belong to it.
 
         Returns the workload's text, the import without invalid entries, and the paths of the other files. BadInput,
-        which names `option`, for a file that exists already, and for a name without .yaml.
+        which names `option`, for a file that exists already, and for a name without .yaml or .yml.
         """
         text, imported = self.valid()
         files = [output.parent / name for name in imported.files]
@@ -99,7 +99,7 @@ class Imported:
         return replace(self, data=data, left_out=(*self.left_out, reason))
 
     def _written(self) -> str:
-        """Return the text of the workload file, valid or not."""
+        """Return the text of the workload file, valid or not: the head, and the sections that are not empty."""
         return "\n".join([self._head(), *(_section(key, value) for key, value in self.data.items() if value)])
 
     def _head(self) -> str:
@@ -136,7 +136,10 @@ _REMOVABLE = {"operations": "operation", "variables": "variable", "corpora": "co
 
 
 def _entry_at(text: str, number: int) -> tuple[str, str]:
-    """Return section and name of the entry that contains a line of a generated workload file; empty without one."""
+    """Return section and name of the entry that contains line `number`, from 1, of a generated workload file.
+
+    Each is empty if there is none.
+    """
     lines = text.splitlines()[:number]
     section = next((line.partition(":")[0] for line in reversed(lines) if re.match(r"[a-z_]+:", line)), "")
     begins = re.compile(r"- \{?name: (\S+?)[,}]?(?: |$)" if section == "phases" else r"  (\S+?):(?: |$)")
@@ -150,7 +153,10 @@ def _names(section: Any) -> list[str]:
 
 
 def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    """Return a workload's data without an entry; with an operation, also remove its streams and phases."""
+    """Return a copy of a workload's data without an entry; with an operation, also without its streams and phases.
+
+    `section` must have the entry.
+    """
     if section == "phases":
         return {**data, "phases": [phase for phase in data["phases"] if phase["name"] != name]}
     entries = {key: value for key, value in data[section].items() if key != name}
@@ -161,7 +167,10 @@ def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
 
 
 def without_operation(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
-    """Return a phase or stream without an operation; None if nothing is left."""
+    """Return a copy of a phase or stream without an operation, or None if nothing is left.
+
+    Also removes it from the streams and mixes of the phase. A phase that lacks it is returned unchanged.
+    """
     if "streams" in load:
         streams = [kept for stream in load["streams"] if (kept := without_operation(stream, operation)) is not None]
         return {**load, "streams": streams} if streams else None
@@ -178,7 +187,7 @@ class Hole(str):
 
 
 def literal(data: Any) -> Any:
-    """Escape `${` in all texts of some data, except in a `Hole`."""
+    """Return a copy of data in which `${` is escaped in all texts, also in keys, except in a `Hole`."""
     if isinstance(data, Hole):
         return data
     if isinstance(data, str):
@@ -189,7 +198,11 @@ def literal(data: Any) -> Any:
 
 
 def name_of(text: str, taken: Iterable[str] = ()) -> str:
-    """Return a valid name derived from a text, with a number appended if it is taken."""
+    """Return a valid name derived from a text, with `-2`, `-3`, ... appended if it is in `taken`.
+
+    Other characters than ASCII letters, digits, `_`, `.` and `-` become `_`. At most 70 characters are kept. The name
+    of an empty text is `unnamed`.
+    """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("-.")[:70] or "unnamed"
     known = set(taken)
     return name if name not in known else next(n for i in _FROM_2 if (n := f"{name}-{i}") not in known)
@@ -199,7 +212,7 @@ _FROM_2 = range(2, 1_000_000)
 
 
 def _wrapped(text: str, bullet: str) -> list[str]:
-    """Return the lines of a paragraph, with a bullet before the first and the others indented."""
+    """Return the lines of a paragraph, of at most 118 characters: the first after `bullet`, the others indented."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return wrap(printable, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)) or [""]
 
@@ -221,7 +234,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Return the YAML node of a text, in quotes if it would be read as another type."""
+    """Return the YAML node of a text, in quotes if it would be read as another type without them."""
     # str(): the C writer does not accept a subclass of str such as Hole.
     return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if _plain(str(text)) else '"')
 
@@ -243,7 +256,7 @@ for _kind, _flow in ((_Block, False), (_Flow, True)):
 
 
 def _section(key: str, value: Any) -> str:
-    """Return a section of the workload file as YAML."""
+    """Return the section `key` of the workload file as YAML, with its entries in block style."""
     entries = {name: _styled(entry) for name, entry in value.items()} if isinstance(value, dict) else _styled(value)
     section = _Block({key: _Block(entries) if isinstance(value, dict) else entries})
     return yaml.dump(
@@ -252,7 +265,7 @@ def _section(key: str, value: Any) -> str:
 
 
 def _styled(value: Any) -> Any:
-    """Return data with short mappings in flow style and long ones in block style."""
+    """Return data with mappings of up to 100 characters as JSON in flow style, and longer ones in block style."""
     if isinstance(value, list):
         return [_styled(entry) for entry in value]
     if not isinstance(value, dict):

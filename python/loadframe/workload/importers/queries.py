@@ -58,7 +58,8 @@ class StepTimes:
 def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = StepTimes()) -> Imported:
     """Return the workload of a query file, and optionally of data to load (`loaded`).
 
-    BadInput, with its place, for invalid input.
+    `times` replaces the times of all steps. Equal searches become one operation. Keys that are not imported are in
+    `left_out`. BadInput, with its place, for invalid input, and for two searches that differ only in such keys.
     """
     where = str(path)
     steps = json_of(text_of(path), where)
@@ -108,9 +109,9 @@ def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = 
 
 
 def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of an index definition, and its other keys, which the benchmarker ignores.
+    """Return the fields of an index definition, with `${` escaped, and its other keys, which the benchmarker ignores.
 
-    BadInput for a file that cannot be read, and without fields.
+    The other keys are texts `PATH: KEY`. BadInput for a file that cannot be read, and without fields.
     """
     where = str(path)
     definition = ImportedObject(json_of(text_of(path), where), where)
@@ -121,7 +122,10 @@ def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a workload's data with a collection, a corpus, and phases that load it. BadInput without the file."""
+    """Return a copy of a workload's data with a collection, a corpus, and phases that load it, before its own phases.
+
+    `fields` are the mapped fields. BadInput if the file of documents does not exist.
+    """
     if not loaded.documents.is_file():
         raise BadInput("the file does not exist", where=str(loaded.documents), remedy="check the path")
     file = str(loaded.documents.resolve())
@@ -153,12 +157,15 @@ def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> 
 
 
 def _search(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the operation of a search body."""
+    """Return the operation of a search body, with `${` escaped and the request cache off."""
     return {"search": {"collection": "${collection}", "request_cache": False, "body": literal(body)}}
 
 
 def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTimes) -> dict[str, Any]:
-    """Return the phase of a step: its searches by name and frequency (`mix`), and its times. BadInput for 0 s."""
+    """Return the phase of a step: its searches by name and frequency (`mix`), and its times. BadInput for 0 s.
+
+    `times` take precedence over those of the step; a missing time has its default. The step must last longer than 0 s.
+    """
     warmup, duration, pause = (
         number if given is None else given
         for given, number in (

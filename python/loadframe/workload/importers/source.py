@@ -22,7 +22,10 @@ MAX_VALUES = 500_000
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
-    """Return a file's text; BadInput if it is missing, larger than `most` bytes, or not UTF-8."""
+    """Return a file's text without a byte-order mark.
+
+    BadInput if the file is missing, larger than `most` bytes, or not UTF-8.
+    """
     try:
         if not path.is_file():
             what = "this is a folder" if path.is_dir() else "the file does not exist"
@@ -45,7 +48,7 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
     """Parse JSON. BadInput for a syntax error, with line and column, and for excessive nesting, size or numbers.
 
-    `place` maps an offset in a rendered text to its origin.
+    `where` names the text in messages. `place` returns the origin of an offset, in characters, of a rendered text.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
@@ -86,7 +89,7 @@ def _whole(text: str) -> int:
 
 
 def _check(data: Any) -> None:
-    """Refuse excessive nesting, too many values, and lone surrogates, with ValueError."""
+    """Refuse nesting deeper than 50 levels, more than 500,000 values, and lone surrogates, with ValueError."""
     level, values = [data], 0
     for _ in range(MAX_DEPTH + 1):
         values += len(level)
@@ -129,7 +132,7 @@ class ImportedObject:
         self.read_keys: set[str] = set()
 
     def error(self, key: str, what: str, remedy: str = "correct the file") -> BadInput:
-        """Return the error to raise for the value of a key."""
+        """Return the error to raise for the value of a key; `what` is the problem."""
         return BadInput(f"{key}: {what}", where=f"{self.where}, {key}", remedy=remedy)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -149,7 +152,10 @@ class ImportedObject:
         return value
 
     def number(self, key: str, default: float | None = None, least: float = 0) -> float | None:
-        """Return a number of at least `least`, also from a text, or `default`; BadInput for other values."""
+        """Return a number of at least `least` and below 1e15, also from a text, or `default` if it is missing or null.
+
+        BadInput for other values.
+        """
         value = self.get(key)
         if value is None:
             return default
@@ -162,7 +168,10 @@ class ImportedObject:
         return number
 
     def whole(self, key: str, default: int, least: float = 0) -> int:
-        """Return a whole number of at least `least`; BadInput for other values."""
+        """Return a whole number of at least `least`, also from a text, or `default` if it is missing or null.
+
+        BadInput for other values.
+        """
         number = self.number(key, default, least)
         if number is None or not float(number).is_integer():
             raise self.error(key, f"expected a whole number, not {short_json(self.data[key])}")
@@ -200,12 +209,15 @@ class ImportedObject:
         return value
 
     def parts(self, key: str) -> Iterator["ImportedObject"]:
-        """Yield the objects of a list as parts; BadInput if it is not a list of objects."""
+        """Yield the objects of a list as parts, in order; BadInput if it is not a list of objects.
+
+        A missing or null key yields nothing.
+        """
         for index, entry in enumerate(self.listed(key)):
             yield ImportedObject(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
-        """Return the unread keys, except the known ones and comments."""
+        """Return the unread keys, sorted, without the `known` ones and comments."""
         return sorted(key for key in set(self.data) - self.read_keys - set(known) if not key.startswith(_COMMENT))
 
 
@@ -217,7 +229,8 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{},]')
 def key_offsets(text: str) -> dict[str, int]:
     """Return the offset in characters of each object and key of a JSON text, by path.
 
-    A path is empty for the whole text, else such as `, operations[2], name`.
+    A path is empty for the whole text, else such as `, operations[2], name`. Parts below 8 levels are omitted. The text
+    must be valid JSON.
     """
     places = {"": 0}
     #: Enclosing levels: path, and for a list the index of the current entry.

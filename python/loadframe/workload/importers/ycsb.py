@@ -20,6 +20,7 @@ from loadframe.yamlfile import did_you_mean, short_json
 def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
     """Return value and place (`file:line`) of each key. As in Java, the last value of a key applies.
 
+    `where` is the file for the places. Skips comments and empty lines, and joins lines that end with a backslash.
     BadInput for a line that is not a property.
     """
     properties: dict[str, tuple[str, str]] = {}
@@ -54,7 +55,7 @@ class Properties:
         return self._given.get(key, (default, ""))[0]
 
     def number(self, key: str, default: float) -> float:
-        """Return a number of at least 0; BadInput for other values."""
+        """Return a property, or `default`, as a number of at least 0; BadInput for other values. Marks it as read."""
         try:
             number = parse_rate(float(self.text(key, str(default))))
         except (BadInput, ValueError, OverflowError):
@@ -73,19 +74,19 @@ class Properties:
         return self.word(key, str(default).lower(), ("true", "false")) == "true"
 
     def word(self, key: str, default: str, words: tuple[str, ...]) -> str:
-        """Return one of the given words, in lower case; BadInput for other values."""
+        """Return a property, or `default`, in lower case; BadInput unless it is one of `words`."""
         word = self.text(key, default).lower()
         if word not in words:
             raise self.error(key, f"expected one of {', '.join(words)}", did_you_mean(word, words))
         return word
 
     def error(self, key: str, what: str, remedy: str) -> BadInput:
-        """Return the error to raise for a property."""
+        """Return the error to raise for a property, with its place; `what` is the problem."""
         value, where = self._given.get(key, ("nothing", None))
         return BadInput(f"{key}={value}: {what}", where=where, remedy=remedy)
 
     def rest(self) -> list[str]:
-        """Return the unread properties as `key=value`."""
+        """Return the unread properties as `key=value`, in the order in which they were given."""
         return [f"{key}={value}" for key, (value, _) in self._given.items() if key not in self._read]
 
 
@@ -157,7 +158,7 @@ class _Core:
         self.seconds = properties.number("maxexecutiontime", 0)
 
     def imported(self) -> Imported:
-        """Return the workload; lists each property that is not imported."""
+        """Return the workload; lists each property that is not imported. BadInput for invalid values."""
         data = {
             "workload": name_of(self.path.stem),
             "description": "YCSB: " + ", ".join(f"{share:g} {verb}" for verb, share in self.shares.items()),
@@ -189,7 +190,7 @@ class _Core:
         return [f"{prefix}{index}" for index in range(self._bounded("fieldcount", 10, _MAX_FIELDS))]
 
     def _bounded(self, key: str, default: int, most: int) -> int:
-        """Return the whole number of a property; BadInput unless it is from 1 to `most`."""
+        """Return the whole number of a property, or `default`; BadInput unless it is from 1 to `most`."""
         number = self.properties.whole(key, default, least=1)
         if number > most:
             raise self.properties.error(key, f"expected at most {most}", "set a smaller number")
@@ -241,7 +242,10 @@ class _Core:
         return self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed"
 
     def _text_length(self) -> int | list[int]:
-        """Return the characters of a field: a number, or [shortest, longest]; report other distributions."""
+        """Return the characters of a field: a number, or [shortest, longest].
+
+        Adds a distribution other than constant and uniform to `left_out`. BadInput for an unknown one.
+        """
         distribution = self.properties.word("fieldlengthdistribution", "constant", _LENGTHS)
         shortest = self.properties.whole("minfieldlength", 1)
         if distribution not in ("constant", "uniform"):
@@ -249,7 +253,7 @@ class _Core:
         return [min(shortest, self.length), self.length] if distribution == "uniform" else self.length
 
     def _chosen(self) -> dict[str, Any]:
-        """Return the variable that selects a record, by `requestdistribution`; BadInput for an invalid distribution."""
+        """Return the variable that selects a record, by `requestdistribution`; BadInput for an invalid value."""
         distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
         hot_items = self.properties.number("hotspotdatafraction", 0.2)
         hot_share = self.properties.number("hotspotopnfraction", 0.8)
@@ -275,7 +279,7 @@ class _Core:
         return {"counter" if distribution == "sequential" else distribution: ways[distribution]}
 
     def _scan_length(self) -> dict[str, Any]:
-        """Return the variable that draws the number of records of a scan."""
+        """Return the variable that draws the number of records of a scan: uniform, or Zipf with short scans popular."""
         longest = self.properties.whole("maxscanlength", 1000, least=1)
         shortest = self.properties.whole("minscanlength", 1, least=1)
         shortest = min(shortest, longest)
@@ -292,7 +296,10 @@ class _Core:
         return self.properties.flag("readallfields", True)
 
     def _operations(self) -> dict[str, Any]:
-        """Return the operations of the load and transaction phases; report fields that some cannot select."""
+        """Return the operations of the load and transaction phases.
+
+        With `readallfields=false`, adds scans and read-modify-writes, which read all fields, to `left_out`.
+        """
         texts = {field: f"${{text{index}}}" for index, field in enumerate(self.fields)}
         prefix = self.fields[0].removesuffix("0")
         changed = texts if self._writes_all() else {f"{prefix}${{field}}": "${text0}"}
@@ -325,7 +332,10 @@ class _Core:
         return {"insert": {"collection": self.table, "id": self._id(number), "document": document}}
 
     def _phases(self) -> list[dict[str, Any]]:
-        """Return the phases that load the records, refresh, and run the transactions."""
+        """Return the phases that load the records, refresh, and run the transactions.
+
+        Adds a `target`, which becomes the rate of an open loop, to `left_out`. BadInput without an end condition.
+        """
         load = {"operation": "load", "clients": "${clients}", "requests": self.records}
         target = self.properties.number("target", 0)
         pacing: dict[str, Any] = {"clients": "${clients}"}
@@ -342,7 +352,10 @@ class _Core:
         ]
 
     def _end(self) -> dict[str, Any]:
-        """Return the end condition of the transaction phase; BadInput without one."""
+        """Return the end condition of the transaction phase: a time before a number of requests; BadInput without one.
+
+        If both are given, adds the number to `left_out`.
+        """
         if self.seconds:
             if self.operations:
                 self.left_out.append(f"operationcount: the phase ends after its {self.seconds:g} s")

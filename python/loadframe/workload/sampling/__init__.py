@@ -59,7 +59,7 @@ class Source:
 def of_mapping(path: Path, collection: str) -> Source:
     """Return the source for a JSON file with a mapping: of `GET INDEX/_mapping`, or of an index definition.
 
-    BadInput if the file has no mapping or an invalid one.
+    `collection` is the collection's name in the workload. BadInput if the file has no mapping or an invalid one.
     """
     content = json_of(text_of(path), str(path))
     while isinstance(content, dict) and not content.keys() & {"properties", "mappings"} and len(content) == 1:
@@ -78,7 +78,8 @@ def of_mapping(path: Path, collection: str) -> Source:
 def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
     """Refuse fields of a mapping that are not objects or have empty names, and parameters of a wrong type.
 
-    Also checks nested fields; `name` is the path of the field.
+    Raises BadInput. Also checks nested fields. `name` is the path of the field, empty at the top; `where` is the file,
+    for errors.
     """
     dimensions = [mapping[key] for key in ("dims", "dimension") if key in mapping]
     copies = mapping.get("copy_to", [])
@@ -106,7 +107,7 @@ def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
 
 
 def _is_positive(value: object) -> bool:
-    """Whether a parameter of a mapping, which may be written as text, is a positive number."""
+    """Return whether a parameter of a mapping, which may be written as text, is a positive number."""
     try:
         return not isinstance(value, bool) and isinstance(value, int | float | str) and 0 < float(value) < math.inf
     except (ValueError, OverflowError):
@@ -116,7 +117,8 @@ def _is_positive(value: object) -> bool:
 def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:
     """Return a workload with `count` synthetic documents for a collection's definition. BadInput without fields.
 
-    `stem` is the name of the workload and the beginning of the name of its file of documents.
+    `stem` is the name of the workload and the beginning of the name of its file of documents. Equal seeds give equal
+    documents.
     """
     definition, left_out = schema.safe(source.definition, source.family, None)
     made = list(schema.documents(definition, source.family, count, seed))
@@ -136,7 +138,8 @@ def workload(
 ) -> Imported:
     """Return the workload with a corpus of `count` generated documents in the file `STEM-documents.ndjson`.
 
-    Without `queries`, it gets default ones. `left_out` are omissions so far.
+    Without `queries`, it gets default ones. `left_out` are omissions so far. Nothing is written: the result holds the
+    lines of the file.
     """
     if source.family:
         definition, lost = schema.safe(source.definition, source.family, profile)
@@ -178,7 +181,7 @@ def _data(
 ) -> dict[str, Any]:
     """Return the sections of the workload file: collection, corpus, operations, and phases that load and query.
 
-    `definitions` are by family, and `key` is the field with the id, if any.
+    `definitions` are by family, and `key` is the field with the id, if any. `count` is the number of documents.
     """
     collection = name_of(source.collection)
     bulk = {"collection": collection, "corpus": collection, "size": "${bulk_size}"}
@@ -231,7 +234,11 @@ def _defaults(
     key: str | None,
     variables: dict[str, Any],
 ) -> list[Query]:
-    """Return queries for values of keywords and ranges of numbers and dates, and reads by id; adds their variables."""
+    """Return queries for values of keywords and ranges of numbers and dates, and reads by id; at least one query.
+
+    Adds their variables, which draw values from the corpus, to `variables`. Queries values of up to 2 fields, and
+    ranges of up to 2 others.
+    """
     fields = [(name, "equal") for name in profile.fields_of(Keywords)[:_QUERIES_OF_A_KIND]]
     ordered = [*profile.fields_of(Quantiles), *profile.fields_of(Dates)]
     fields += [(name, "from") for name in ordered[:_QUERIES_OF_A_KIND]]
@@ -257,7 +264,7 @@ def _defaults(
 
 
 def _all(collection: str, families: Sequence[str], definitions: schema.Definitions) -> dict[str, Any]:
-    """Return requests for any documents, by family."""
+    """Return requests for up to 10 documents without a condition, by family; families that read by id are omitted."""
     table = literal('"' + collection + '"')
     forms = {
         "elasticsearch": {"search": {"collection": collection, "size": _HITS}},
@@ -269,7 +276,7 @@ def _all(collection: str, families: Sequence[str], definitions: schema.Definitio
 
 
 def _reads_by_id(family: str, definitions: schema.Definitions) -> bool:
-    """Whether default queries of a family read documents by id."""
+    """Return whether default queries of a family read documents by id."""
     if family == "cassandra":
         return isinstance(definitions.get(family, {}).get("key"), str)
     return family in ("redis", "couchbase")
@@ -278,7 +285,7 @@ def _reads_by_id(family: str, definitions: schema.Definitions) -> bool:
 def _form(
     family: str, collection: str, definitions: schema.Definitions, name: str, kind: str, value: Hole
 ) -> dict[str, Any] | None:
-    """Return a request for documents with a value of a field; None if the family has none.
+    """Return a request for up to 10 documents with a value of the field `name`, or None if the family lacks one.
 
     `kind` is `equal` for this value, or `from` for this value and greater ones.
     """
@@ -303,7 +310,7 @@ def _form(
 def _searchable(name: str, mapping: Mapping[str, Any]) -> str | None:
     """Return the field for exact values: the field, or its keyword subfield.
 
-    None if it is not indexed, or only analyzed text.
+    Return None if it is not indexed, or only analyzed text.
     """
     if mapping.get("type") != "text":
         return name if mapping.get("index", True) not in (False, "false") else None

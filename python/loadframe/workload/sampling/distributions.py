@@ -57,14 +57,17 @@ class DateFormat:
         return self.pattern.startswith("%Y-%m-%d") and " " not in self.pattern
 
     def write(self, microseconds: int) -> str:
-        """Return the text of an instant in microseconds since 1970."""
+        """Return the text of an instant in microseconds since 1970; the zone is appended without a conversion."""
         instant = _EPOCH + timedelta(microseconds=microseconds)
         fraction = "." + f"{instant.microsecond:06}000"[: self.fraction] if self.fraction else ""
         return f"{instant.strftime(self.pattern)}{fraction}{self.zone}"
 
 
 def read(text: str) -> tuple[DateFormat, int] | None:
-    """Return the format of a date and its microseconds since 1970; None if the text is not an ISO date or a time."""
+    """Return the format of an ISO date or a time of day, and its microseconds since 1970, or None for other texts.
+
+    The zone is kept in the format, but not applied to the microseconds. A time counts as a time of 1970-01-01.
+    """
     if match := _ISO.fullmatch(text):
         day, separator, minute, second, fraction, zone = match.groups()
         pattern = "%Y-%m-%d" + (f"{separator}%H:%M" if separator else "") + (":%S" if second else "")
@@ -78,7 +81,11 @@ def read(text: str) -> tuple[DateFormat, int] | None:
 
 
 def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
-    """Return the most frequent format and all instants, or None unless all texts are dates."""
+    """Return the most frequent format of dates, and all instants as of `read`, or None unless all texts are dates.
+
+    `texts` must not be empty. If none is an ISO date or time, formats such as 20150131 and 31/01/2015 are tried, with
+    years from 1900 to 2100. Times mixed with dates give None.
+    """
     parsed = [read(text) for text in texts]
     dates = [date for date in parsed if date is not None]
     if len(dates) == len(texts):
@@ -98,7 +105,10 @@ def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
 
 
 def unit(instants: Sequence[int]) -> int:
-    """Return the granularity of instants: a day, hour, minute, second, millisecond or microsecond, in microseconds."""
+    """Return the granularity of instants, in microseconds: the longest unit that divides all of them.
+
+    Units are a day, hour, minute, second, millisecond and microsecond. The instants are microseconds since 1970.
+    """
     return next(
         unit for unit in (_DAY, _DAY // 24, 60_000_000, 1_000_000, 1_000, 1) if all(i % unit == 0 for i in instants)
     )
@@ -162,7 +172,7 @@ class Weighted(Generic[_Value]):
         return rng.choices(self.values, cum_weights=self._up_to)[0]
 
     def like(self, values: Sequence[_Value], place: int, run: Run) -> _Value:
-        """Return the value at `place`, or a random one if it is out of the range of generated numbers."""
+        """Return the value at `place`, or a random one if it is not among the counted values."""
         return values[place] if values[place] in self.counts else self.draw(run.rng)
 
 
@@ -186,7 +196,7 @@ class Quantiles:
     """
 
     def __init__(self, numbers: Sequence[float], *, exact: bool = False, near: bool = False) -> None:
-        """`numbers` must not be empty.
+        """Compute the quantiles of `numbers`, which must not be empty.
 
         `exact` accepts drawn numbers that equal sampled ones; `near` replaces these by the next number.
         """
@@ -204,13 +214,14 @@ class Quantiles:
         self._shared = frozenset(n for n, count in Counter(ordered).items() if count >= _SHARED) - self._long
 
     def like(self, values: Sequence[float], place: int, run: Run) -> float:
-        """Return a number of about the same rank; one that several documents share stays, unless it is long."""
+        """Return a random number of about the same rank as the one at `place`; see `near`."""
         return self.near(values[place], run.rng)
 
     def near(self, number: float, rng: random.Random) -> float:
-        """Return a random number of about the same rank as a sampled one, with as many decimals as the sampled ones.
+        """Return a random number of about the same rank as a sampled one, rounded to the decimals of the sample.
 
-        It is none of the sampled long ones. A number that several documents share stays, unless it is long.
+        A long number (7 digits or more) that was sampled is never returned, unless `exact`. A shorter number that at
+        least 5 documents share stays.
         """
         number = _bounded(number)
         if number in self._shared:
@@ -227,7 +238,8 @@ class Quantiles:
     def unlike_sampled(self, drawn: Callable[[], float], rng: random.Random) -> float:
         """Return a rounded number from `drawn` that is not a sampled long one.
 
-        After 20 sampled ones, it changes the next.
+        After 20 sampled ones, the next is reduced by up to 10 %, except with `near`. If 20 attempts at this fail, it
+        moves to a free number nearby.
         """
         number = self.rounded(drawn())
         for _ in range(_ATTEMPTS):
@@ -248,7 +260,10 @@ class Quantiles:
         return number
 
     def _between(self, bins: float) -> float:
-        """Return the number at a place in the bins, interpolated between two neighbouring quantiles."""
+        """Return the number at a place in the bins, interpolated between two neighbouring quantiles.
+
+        `bins` counts bins from the lowest end; places beyond an end are reflected.
+        """
         # Places beyond an end are reflected: the ends would be drawn too often.
         place = min(abs(bins), 2 * len(self._knots) - bins) - 0.5
         low = min(max(int(place), 0), len(self._knots) - 1)
@@ -266,7 +281,7 @@ class Dates:
     """Dates by quantiles, in the most frequent format and granularity of the sample."""
 
     def __init__(self, format_: DateFormat, texts: Sequence[str], instants: Sequence[int]) -> None:
-        """Prepare draws of dates in a format; `instants` of the `texts` are in microseconds since 1970."""
+        """Prepare draws of dates in a format; `instants` of the `texts`, in order, are in microseconds since 1970."""
         self.format = format_
         self._unit = unit(instants)
         self._units = {text: instant // self._unit for text, instant in zip(texts, instants, strict=True)}
@@ -275,7 +290,7 @@ class Dates:
         self._quantiles = Quantiles(units, exact=format_.is_day, near=True)
 
     def like(self, values: Sequence[str], place: int, run: Run) -> str:
-        """Return the text of a date near the one at `place`."""
+        """Return the text of a random date near the one at `place`, which must be a sampled text."""
         return self.format.write(int(self._quantiles.near(self._units[values[place]], run.rng)) * self._unit)
 
 
@@ -295,9 +310,10 @@ class Keywords:
     """Keywords. Values from several places of the collection have stable pseudonyms, others one per run."""
 
     def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
-        """Prepare pseudonyms of `texts`, which must not be empty; a run of documents has `span` texts.
+        """Prepare pseudonyms of `texts`, which must not be empty, in the order of the collection.
 
-        Repeated keywords get their pseudonyms now, because queries need them before documents are drawn.
+        `span` is the number of texts in a run of documents. Repeated keywords get their pseudonyms now, because queries
+        need them before documents are drawn.
         """
         counts = Counter(texts)
         self._pseudonyms = pseudonyms
@@ -309,7 +325,7 @@ class Keywords:
                 pseudonyms.of(value, self._parts)
 
     def like(self, values: Sequence[str], place: int, run: Run) -> str:
-        """Return the pseudonym of the keyword at `place`."""
+        """Return the pseudonym of the keyword at `place`; a keyword of one place may get a new one in some runs."""
         value = values[place]
         if value not in self._growth.local:
             return self._pseudonyms.of(value, self._parts)
@@ -328,7 +344,10 @@ class Text:
     """
 
     def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> None:
-        """Count words and pairs of `texts`, which must not be empty; a run of documents has `span` texts."""
+        """Count words and pairs of `texts`, which must not be empty, in the order of the collection.
+
+        `span` is the number of texts in a run of documents.
+        """
         self._pseudonyms = pseudonyms
         words = [WORD.findall(text) for text in texts]
         counts = Counter(word for text in words for word in text)
@@ -339,7 +358,7 @@ class Text:
         self._separators = Weighted(Counter(separator.replace("@", "-") for separator in between) or Counter({" ": 1}))
 
     def like(self, values: Sequence[str], place: int, run: Run) -> str:
-        """Return a text with as many words as the one at `place`."""
+        """Return a text of pseudonyms with as many words as the text at `place`; empty if it has none."""
         words: list[list[str]] = run.once(
             (self, id(values)), lambda: rearranged([*map(WORD.findall, values)], self._pairs, run.rng)
         )
@@ -362,14 +381,17 @@ class Pairs:
     """Pairs of numbers, such as coordinates: each in the rectangle around a few sampled pairs that are close."""
 
     def __init__(self, pairs: Sequence[tuple[float, float]]) -> None:
-        """Divide `pairs`, which must not be empty, into rectangles."""
+        """Divide `pairs`, which must not be empty, into rectangles of a few pairs."""
         bounded = [(_bounded(first), _bounded(second)) for first, second in pairs]
         self._parts = [Quantiles([pair[part] for pair in bounded]) for part in range(2)]
         self._rectangles: dict[tuple[float, float], list[tuple[float, float]]] = {}
         self._divide(sorted(bounded), 0)
 
     def _divide(self, pairs: list[tuple[float, float]], part: int) -> None:
-        """Divide pairs by the median of the first and second numbers in turn, down to few pairs."""
+        """Divide sorted pairs at the median of the first (`part` 0) and second (1) numbers in turn, down to 5 to 9.
+
+        Adds the rectangle of each pair. Equal pairs are not divided. Sorts `pairs` in place.
+        """
         if len(pairs) >= 2 * _VALUES_PER_QUANTILE and pairs[0] != pairs[-1]:
             pairs.sort(key=itemgetter(part))
             self._divide(pairs[: len(pairs) // 2], 1 - part)
@@ -379,7 +401,10 @@ class Pairs:
         self._rectangles.update(dict.fromkeys(pairs, ends))
 
     def near(self, pair: tuple[float, float], rng: random.Random) -> tuple[float, float]:
-        """Return a random pair in the rectangle of a sampled one; long numbers of it were not sampled."""
+        """Return a random pair in the rectangle of a sampled one; long numbers of it were not sampled.
+
+        KeyError for a pair that was not sampled.
+        """
         ends = self._rectangles[_bounded(pair[0]), _bounded(pair[1])]
         first, second = (
             part.unlike_sampled(partial(rng.uniform, low, high), rng)
@@ -411,7 +436,11 @@ _POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
 
 
 def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distribution:
-    """Return the distribution that fits texts: dates, points, text or keywords. A run of documents has `span` texts."""
+    """Return the distribution that fits texts, which must not be empty: dates, points, text or keywords.
+
+    Text has 1.5 words or more on average, and at least half of the texts occur once. `span` is the number of texts in a
+    run of documents.
+    """
     parsed = read_all(texts)
     if parsed is not None:
         return Dates(parsed[0], texts, parsed[1])
@@ -426,7 +455,11 @@ def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distrib
 
 
 def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution:
-    """Return the distribution that fits numbers: by frequency if few, pseudonyms for references, else quantiles."""
+    """Return the distribution that fits numbers: by frequency, pseudonyms for long references, else quantiles.
+
+    Short numbers with at most 100 distinct values, each twice on average, are drawn by frequency. Long whole numbers
+    that repeat as often are references.
+    """
     numbers = [_bounded(number) for number in numbers]
     counts = Counter(numbers)
     if len(counts) <= min(_FEW, len(numbers) / 2) and all(digits(number) < LONG_NUMBER for number in counts):
@@ -438,20 +471,23 @@ def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution
 
 
 def digits(number: float) -> int:
-    """Return the number of significant digits of a number."""
+    """Return the number of digits of a number: all of a whole one, the significant ones of a float."""
     text = repr(abs(number)).partition("e")[0].replace(".", "")
     return len(text.strip("0")) if isinstance(number, float) else len(text)
 
 
 def _bounded(number: float) -> float:
-    """Return a number that generated documents can hold: whole numbers of 64 bits, and finite decimal ones."""
+    """Return a number that generated documents can hold: unchanged from -2^63 to below 2^63, else a float.
+
+    Floats are limited to between -1e300 and 1e300.
+    """
     if -(2**63) <= number < 2**63:
         return number
     return float(min(max(number, -_LARGEST), _LARGEST))
 
 
 def _decimals(number: float) -> int:
-    """Return the number of decimals of a number, also of one that is written with an exponent, such as 1e-7."""
+    """Return the number of decimals of a number, also with an exponent, such as 7 for 1e-7."""
     text = repr(number)
     if "e" in text:
         mantissa, _, exponent = text.partition("e")

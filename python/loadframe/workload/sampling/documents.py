@@ -28,7 +28,10 @@ _Item = TypeVar("_Item")
 
 
 def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
-    """Return up to `most` random documents of a file. BadInput for a missing, empty or malformed file."""
+    """Return up to `most` random documents of a file, in its order. BadInput for a missing, empty or malformed file.
+
+    Reads the whole file, which may be NDJSON, CSV or Parquet. Equal seeds select equal documents.
+    """
     name = path.name.lower()
     packed = next((kind for suffix, kind in _PACKED.items() if name.endswith(suffix)), None)
     plain = Path(name).with_suffix("") if packed else Path(name)
@@ -80,7 +83,7 @@ def plain(value: Any) -> Any:
 
 
 def _reservoir_sample(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
-    """Return up to `most` random items, in their order, in short runs of neighbours (reservoir sampling of runs)."""
+    """Return up to `most` random items, in their order, in runs of up to 20 neighbours (reservoir sampling of runs)."""
     length = max(1, min(_RUN, most // _RUN))
     size = math.ceil(most / length)
     kept: list[tuple[int, list[_Item]]] = []
@@ -101,7 +104,7 @@ def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:
 
 
 def _physical(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
-    """Yield the lines of a file. BadInput for a line of more than 64 Mi characters."""
+    """Yield the lines of a file with their ends. BadInput for a line of more than 64 Mi characters."""
     number = 0
     while line := file.readline(_LONGEST_LINE + 1):
         number += 1
@@ -112,7 +115,10 @@ def _physical(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line that is not blank. BadInput for a line that is not a JSON object."""
+    """Yield number, from 1, and text of each line that is not blank. BadInput for a line without braces around it.
+
+    `packed` is the compression, or None. The JSON is not parsed.
+    """
     with _opened(path, packed) as file:
         for number, line in enumerate(_physical(file, path), start=1):
             text = line.strip()
@@ -135,7 +141,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 
 def _check_names(value: Any, where: str, path: str = "") -> None:
-    """Refuse empty field names, which stores refuse."""
+    """Refuse empty field names, which stores refuse, at any depth, with BadInput; `path` is the path of `value`."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not name:
@@ -157,7 +163,7 @@ def parsed(text: str) -> Any:
 
 
 def storable(value: _Item) -> _Item:
-    """Return a JSON value in which halves of surrogate pairs, which files cannot hold, are question marks."""
+    """Return a JSON value in which each half of a surrogate pair, which files cannot hold, is a question mark."""
     if "\\ud" not in json.dumps(value):
         return value
     replaced: _Item = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
@@ -184,7 +190,10 @@ def _no_constant(name: str) -> Any:
 
 
 def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV file as documents, without empty cells. BadInput for an invalid header or row."""
+    """Yield the rows of a CSV file as documents, without empty cells. BadInput for an invalid header or row.
+
+    `packed` is the compression, or None. Columns without a name become `column_N`, from 1. Empty rows are skipped.
+    """
     with _opened(path, packed) as file:
         rows = csv.reader(_physical(file, path), delimiter=delimiter, strict=True)
         # Data frames write their index as a column without a name.

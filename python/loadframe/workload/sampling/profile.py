@@ -39,7 +39,8 @@ class Field:
     def __init__(self, values: Sequence[Any], path: str, around: "_Profiling") -> None:
         """Profile the values of a field, which must not be empty, by their kinds.
 
-        `path` is the name with dots, without positions of arrays; it is added to the paths of `around`.
+        `path` is the name with dots, without positions of arrays; it is added to the paths of `around`. The order of
+        values is that of the collection.
         """
         around.paths.setdefault(path)
         groups: dict[str, list[Any]] = {}
@@ -53,7 +54,7 @@ class Field:
 
     @property
     def has_long_text(self) -> bool:
-        """Whether its kept texts have more than a few words."""
+        """Whether a kept value has more than 8 words."""
         kept = (kind for kind in self.kinds.values() if isinstance(kind, OriginalValues))
         return any(len(str(value).split()) > _WORDS_OF_KEYWORD for kind in kept for value in kind.values)
 
@@ -68,7 +69,7 @@ class Field:
         return distribution.like(group, places[place], run)
 
     def draw(self, run: Run) -> Any:
-        """Return a random value."""
+        """Return a random value that resembles the values of a random run of the sample."""
         values = run.rng.choice(self._runs)
         return self.like(values, run.rng.randrange(len(values)), run)
 
@@ -87,7 +88,10 @@ class Object:
     """Objects: their fields, and entries under keys that are data rather than names."""
 
     def __init__(self, values: Sequence[Mapping[str, Any]], path: str, around: "_Profiling") -> None:
-        """Profile the fields of objects, and entries under keys that are data; `values` must not be empty."""
+        """Profile the fields of objects, and entries under keys that are data; `values` must not be empty.
+
+        `path` is empty for documents. The paths of fields are added to `around`.
+        """
         present = Counter(key for value in values for key in value)
         many = len(present) > _MANY_KEYS
         entries = {
@@ -112,8 +116,8 @@ class Object:
     def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
         """Return an object with fields as of objects of the run, and random entries if the names are data.
 
-        Each field follows another object, so that no object has the combined values of a sampled one. Few objects of a
-        run are replaced by a run of all objects, since all fields would follow the same one.
+        Fields follow different objects if the run has enough, so that no object has the combined values of a sampled
+        one. Fewer than 10 objects are replaced by a random run of all objects.
         """
         if len(values) < _RUN // 2:
             values = run.once(("objects", id(self)), lambda: run.rng.choice(self._runs))
@@ -213,14 +217,14 @@ class _Coordinates(Object):
 
 
 def _are_coordinates(values: Sequence[Any]) -> bool:
-    """Whether all values are numbers, and at least one is a float, as of coordinates. Booleans are not numbers."""
+    """Return whether all values are numbers other than booleans, and at least one is a float, as of coordinates."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values) and any(
         isinstance(value, float) for value in values
     )
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether all values are texts."""
+    """Return whether all values are texts."""
     return all(isinstance(value, str) for value in values)
 
 
@@ -238,7 +242,7 @@ class _Profiling:
     documents: int
 
     def span(self, values: Sequence[Any]) -> int:
-        """Return the number of a field's values in a run of documents."""
+        """Return the number of a field's values in a run of documents, at least 1; `values` are all its values."""
         return max(1, _RUN * len(values) // self.documents)
 
 
@@ -274,7 +278,8 @@ class Profile:
     def documents(self, count: int, unique: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield `count` random documents. Values of the top-level fields `unique` do not repeat.
 
-        They come in runs. Each resembles a run of sampled documents, in about the order of the sample.
+        They come in runs of 20. Each resembles a run of sampled documents, in about the order of the sample. Equal
+        seeds give equal documents in a new profile. KeyError for an unknown field in `unique`.
         """
         rng = random.Random(f"documents:{self._seed}")
         distinct = {name: _DistinctValues(self.root.fields[name]) for name in unique}
@@ -292,11 +297,11 @@ class Profile:
             yield document
 
     def is_unique(self, name: str) -> bool:
-        """Whether a top-level field holds a text or a whole number in every document, each value once."""
+        """Return whether a top-level field holds a text or a whole number in every document, each value once."""
         return name in self._unique
 
     def fields_of(self, kind: type[Distribution]) -> list[str]:
-        """Return the top-level fields in which all values follow one distribution of a kind."""
+        """Return the top-level fields in which all values follow one distribution of a kind, in order of appearance."""
         return [
             name
             for name, field in self.root.fields.items()
@@ -313,9 +318,10 @@ class _DistinctValues:
         self._largest: float = -math.inf  #: number among the used values
 
     def unused(self, value: Any, number: int, run: Run) -> Any:
-        """Return `value` if it is unused, else a drawn value; after many attempts, the next whole or a numbered text.
+        """Return `value` if it is unused, else a drawn unused value; record it as used.
 
-        A numbered text is a drawn one with `number`, or the first number after it that makes it unused.
+        After 50 attempts, a whole number becomes the largest used one plus 1. A text gets `number` appended, or the
+        first number after it that makes it unused.
         """
         for _ in range(_ATTEMPTS):
             if value is not None and value not in self._used:
@@ -335,7 +341,7 @@ class _DistinctValues:
 def _distribution(
     kind: str, values: list[Any], path: str, around: _Profiling
 ) -> "Distribution | Object | Array | _Coordinates | None":
-    """Return the distribution of values of one kind, or None for null; adds a kept field to `around`."""
+    """Return the distribution of values of one kind (see `_kind`), or None for null; adds a kept field to `around`."""
     makers: dict[str, Callable[[], Distribution | Object | Array | _Coordinates | None]] = {
         _NULL: lambda: None,
         _ARRAY: lambda: Array(values, path, around),
@@ -351,7 +357,7 @@ def _distribution(
 
 
 def _are_points(values: Sequence[Mapping[str, Any]], path: str, around: _Profiling) -> bool:
-    """Whether objects are points with a latitude and a longitude only, which the user does not keep."""
+    """Return whether objects are points with a latitude and a longitude only, which the user does not keep."""
     kept = any(f"{path}.{name}" in around.keep for name in _COORDINATES)
     return not kept and all(
         tuple(value) in (_COORDINATES, _COORDINATES[::-1]) and _are_coordinates([*value.values()]) for value in values
@@ -359,15 +365,15 @@ def _are_points(values: Sequence[Mapping[str, Any]], path: str, around: _Profili
 
 
 def _identify(values: Sequence[Any]) -> bool:
-    """Whether values are texts or whole numbers that do not repeat."""
+    """Return whether values are texts or whole numbers that do not repeat."""
     types = {type(value) for value in values}
     return types in ({str}, {int}) and len(set(values)) == len(values)
 
 
 def _kind(value: Any) -> str:
-    """Return the kind of a JSON value: null, boolean, number, text, object or array.
+    """Return the kind of a JSON value: `null`, `boolean`, `number`, `text`, `object` or `array`.
 
-    A typed value in extended JSON, such as {"$date": ...}, has its own kind.
+    A typed value in extended JSON, such as {"$date": ...}, has its own kind, such as `object $date`.
     """
     match value:
         case None:

@@ -43,12 +43,15 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 def looks_like_identifier(text: str) -> bool:
-    """Whether a text contains an address (e-mail, URL, IP), a long number, a UUID or a long hexadecimal number."""
+    """Return whether a text contains an e-mail, URL or IP address, 7 digits in a row or a UUID.
+
+    Also for 16 hexadecimal digits in a row, and for 9 digits with separators such as spaces. Part of the text suffices.
+    """
     return bool(_IDENTIFIER.search(text))
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether a text is an IPv4 address."""
+    """Return whether a text is an IPv4 address."""
     return bool(_IPV4.fullmatch(text))
 
 
@@ -56,7 +59,7 @@ class Run:
     """A run of generated documents, which resemble a run of sampled ones: neighbours in the collection."""
 
     def __init__(self, rng: random.Random, scale: float) -> None:
-        """Begin a run; `scale` is the number of generated documents per sampled one."""
+        """Begin a run that draws from `rng`; `scale` is the number of generated documents per sampled one."""
         self.rng = rng
         self.scale = scale
         #: Pseudonyms of words and keywords that only this run has.
@@ -65,19 +68,25 @@ class Run:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the result of `make`, which is called once per key."""
+        """Return the result of `make`, which is called once per key and run."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     def other(self, key: Hashable, place: int, count: int) -> int:
-        """Return a place below `count`, which has the same random distance from `place` in the whole run."""
+        """Return a place from 0 to below `count`, at the same random distance from `place` for each call with this key.
+
+        Places beyond the end continue from 0.
+        """
         shift: int = self.once(("shift", key), lambda: self.rng.randrange(2**30))
         return (place + shift) % count
 
 
 def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
-    """Return the values with all their places in one span; if there are few spans, those with one place only."""
+    """Return the values with less than `span` between their first and last place.
+
+    `placed` are pairs of place and value, by ascending place. Below 20 spans, returns the values with one place only.
+    """
     first: dict[_Value, int] = {}
     last: dict[_Value, int] = {}
     end = 0
@@ -89,7 +98,7 @@ def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
 
 
 def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Value, _Value]]:
-    """Return the pairs of neighbours that several sequences share. In many long sequences, it counts every nth."""
+    """Return the pairs of neighbours that at least 5 sequences share; from many long sequences, every nth counts."""
     step = 1 + sum(map(len, sequences)) // _COUNTED
     counts = Counter(pair for sequence in sequences[::step] for pair in set(pairwise(sequence)))
     return frozenset(pair for pair, count in counts.items() if count >= _SHARED)
@@ -98,10 +107,9 @@ def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Valu
 def rearranged(
     sequences: Sequence[Sequence[_Value]], pairs: frozenset[tuple[_Value, _Value]], rng: random.Random
 ) -> list[list[_Value]]:
-    """Return sequences in which values outside of shared `pairs` have changed places.
+    """Return copies of sequences in which values outside of shared `pairs` have changed places at random.
 
-    Each distinct value takes the places of another one that occurs as often, so that sequences that resemble each other
-    still do.
+    Each distinct value takes the places of another one that occurs as often, so that similar sequences stay similar.
     """
     alone = [
         [
@@ -136,13 +144,17 @@ class Growth:
     """
 
     def __init__(self, counts: Mapping[Any, int], local_values: frozenset[Any]) -> None:
-        """`counts` are the occurrences of all values, `local_values` the values in one run only."""
+        """`counts` are the occurrences of all values, `local_values` the values in one run of documents only."""
         self.local = local_values
         self._distinct = len(counts)
         self._seen: set[Any] = set()
 
     def is_new(self, value: Hashable, run: Run) -> bool:
-        """Whether a run has a new value instead of a local one, which the first run with it keeps."""
+        """Return whether a run of documents replaces a local value by a new one. Call it once for each value and run.
+
+        The first call for a value returns False. Later calls are random, so that the vocabulary grows by Heaps' law
+        with `run.scale`; for a scale of at most 1, they return True.
+        """
         if value not in self._seen:
             self._seen.add(value)
             return False
@@ -160,7 +172,10 @@ class Parts:
     """
 
     def __init__(self, texts: Sequence[str], span: int) -> None:
-        """Find the shared words and the shared beginning of `texts`; a run of documents has `span` texts."""
+        """Find the shared words and the shared beginning of `texts`, in the order of the collection.
+
+        `span` is the number of texts in a run of documents.
+        """
         distinct = set(texts)
         words = Counter(word for text in distinct for word in set(WORD.findall(text)))
         self.words = frozenset(word for word, count in words.items() if count > 1)
@@ -185,27 +200,30 @@ class Pseudonyms:
         self._used: set[str] = set()
 
     def avoid(self, texts: Iterable[str]) -> None:
-        """Never return one of these texts, or one of their words, as a pseudonym."""
+        """Record sampled texts: new pseudonyms avoid them and their words, in upper and lower case."""
         for text in texts:
             self._sampled.add(text.casefold())
             self._sampled.update(WORD.findall(text.casefold()))
 
     def is_sampled(self, text: str) -> bool:
-        """Whether a text was sampled, as a value or as a word of one."""
+        """Return whether a text was sampled, as a value or as a word of one, in upper or lower case."""
         return text.casefold() in self._sampled
 
     def of(self, text: str, parts: "Parts | None" = None) -> str:
-        """Return the pseudonym of a text; a new one keeps the `parts` that it shares with similar texts."""
+        """Return the pseudonym of a text, drawn at the first call; it keeps the `parts` shared with similar texts."""
         if text not in self._texts:
             self._texts[text] = self.unused(text, parts)
         return self._texts[text]
 
     def known(self, text: str) -> str:
-        """Return the pseudonym of a text of a query: of the value if it has one, else word by word."""
+        """Return the pseudonym of a text of a query: of the value if it has one, else word by word.
+
+        Words without a pseudonym get one.
+        """
         return self._texts.get(text) or WORD.sub(lambda match: self.word(match[0]), text.replace("@", "-"))
 
     def word(self, word: str) -> str:
-        """Return the pseudonym of a word; upper and lower case stay as they are."""
+        """Return the pseudonym of a word, drawn at the first call; it is in upper case or capitalized like the word."""
         folded = word.lower()
         if folded not in self._words:
             self._words[folded] = self.unused(folded)
@@ -215,7 +233,7 @@ class Pseudonyms:
         return replacement[:1].upper() + replacement[1:] if word[:1].isupper() else replacement
 
     def number(self, number: int) -> int:
-        """Return the pseudonym of a whole number, with as many digits."""
+        """Return the pseudonym of a whole number, drawn at the first call, with as many digits and the same sign."""
         if number not in self._numbers:
             digits = len(str(abs(number)))
             # Numbers of 64 bits stay numbers of 64 bits.
@@ -227,8 +245,9 @@ class Pseudonyms:
     def fresh(
         self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None, *, loosely: bool = False
     ) -> str:
-        """Return a new random text of the same shape, which was not sampled; a longer one if all attempts were.
+        """Return a new random text of the shape of `like` that was not sampled.
 
+        If 50 attempts give sampled texts, the last is returned, with a letter appended if it has 4 characters or more.
         `words` are the pseudonyms of local words, and get those of new ones. `loosely`: some shared words are new.
         """
         for attempt in range(_ATTEMPTS):
@@ -239,7 +258,7 @@ class Pseudonyms:
         return text + self._random.choice(string.ascii_lowercase) if len(like) >= _LENGTHENED else text
 
     def _composed(self, like: str, parts: "Parts", words: dict[str, str] | None, *, loosely: bool) -> str:
-        """Return a random text in which shared words and the shared beginning have their pseudonyms.
+        """Return a random text of the shape of `like`; shared words and the shared beginning become their pseudonyms.
 
         Parameters as of `fresh`.
         """
@@ -262,7 +281,10 @@ class Pseudonyms:
         return (self.word(begin) if begin else "") + rest.replace("@", "-")
 
     def unused(self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None) -> str:
-        """Return a new text as of `fresh`, that is not the pseudonym of another text, if there is one of this shape."""
+        """Return a new text as of `fresh` that this function did not return before, and record it.
+
+        If 50 attempts fail, as for short texts, it repeats one.
+        """
         for attempt in range(_ATTEMPTS):
             text = self.fresh(like, parts, words, loosely=attempt >= _STRICT_ATTEMPTS)
             if text not in self._used:
@@ -271,7 +293,10 @@ class Pseudonyms:
         return text
 
     def _shaped(self, like: str) -> str:
-        """Return a random text with characters of the same kinds, and a valid address or UUID if it is one."""
+        """Return a random text of the length of `like` with characters of the same kinds.
+
+        An IPv4 address and a UUID stay valid; the address may have another length.
+        """
         if is_ipv4(like):
             return ".".join(str(self._random.randint(1, 254)) for _ in range(4))
         hexadecimal = len(like) >= 8 and all(c in _HEX for c in like if c.isalpha())

@@ -150,7 +150,10 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
 
 
 def _requests(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield family and request of each query of a file; the request is None for a line that is not a query."""
+    """Yield family and request of each query of a file; the request is None for a line that is not a query.
+
+    The family may then be empty.
+    """
     try:
         whole = parsed(text)
     except (ValueError, RecursionError):
@@ -210,7 +213,7 @@ _MONGO_TYPES = {"filter": dict, "sort": dict, "projection": dict, "pipeline": li
 
 
 def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the SELECT statements of an SQL file or a PostgreSQL log."""
+    """Yield the family and each SELECT statement of an SQL file or a PostgreSQL log, or None for another statement."""
     lines = [line for line in text.splitlines() if line.strip()]
     if re.search(r"^.*\bLOG:.*$", text, re.MULTILINE):
         # A statement goes on in lines that begin with a tab.
@@ -224,7 +227,10 @@ def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _statements(text: str) -> Iterator[str | None]:
-    """Yield the statements of a text without comments, or None for each unclear one and each other than a query."""
+    """Yield the statements of a text without comments, or None for each unclear one and each other than a query.
+
+    Yields an empty text for white space alone.
+    """
     tokens: list[str] = []
     is_clear = True
 
@@ -255,7 +261,7 @@ class _Values:
         self._fields = set(profile.paths)
 
     def is_field(self, text: str) -> bool:
-        """Whether a text is the path of a field, perhaps with a subfield or a weight."""
+        """Return whether a text is the path of a field, perhaps with a subfield or a weight."""
         path = text.partition("^")[0].removeprefix("$")
         return path in self._fields or self._is_subfield(path)
 
@@ -265,9 +271,10 @@ class _Values:
         return inner in _SUBFIELDS and outer in self._fields
 
     def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
-        """Return the replacement of a text under a key; fields, dates and words of the language stay.
+        """Return the replacement of a text; fields, dates, words of the language and values of kept fields stay.
 
-        With `is_data`, quantities are replaced, and sampled values even if they are words of the language.
+        `key` is the field or key above the text. With `is_data`, quantities are replaced, and sampled values even if
+        they are words of the language.
         """
         if key in self._profile.kept or self.is_field(text) or distributions.read(text) or text in _ORDERS:
             return text
@@ -277,7 +284,7 @@ class _Values:
         return self._profile.pseudonyms.known(text)
 
     def number(self, number: float) -> float:
-        """Return a number; a long whole number becomes its pseudonym, a long decimal one is rounded."""
+        """Return a number; with 7 digits or more, a whole one becomes its pseudonym, another is rounded to 4 digits."""
         if digits(number) < LONG_NUMBER:
             return number
         if isinstance(number, int):
@@ -287,7 +294,8 @@ class _Values:
     def of(self, value: Any, key: str = "", *, named: bool = False, is_data: bool = False) -> Any:
         """Return a JSON value with replaced texts and numbers, and with new names for aggregations.
 
-        `is_data` says whether texts stand directly below a field or a key of values.
+        `key` is the field or key above the value. `named`: its keys are names of aggregations. `is_data`: texts stand
+        directly below a field or a key of values.
         """
         match value:
             case bool() | None:
@@ -310,7 +318,10 @@ class _Values:
                 }
 
     def key(self, name: str) -> str:
-        """Return a key of an object: fields and words of the language stay."""
+        """Return a key of an object, or its pseudonym.
+
+        Names of fields, keys of the query languages, and plain words that were not sampled stay.
+        """
         if name in _KEYS or self.is_field(name):
             return name
         is_word = _KEY.fullmatch(name) and not looks_like_identifier(name) and not self._is_data(name)
@@ -331,12 +342,12 @@ class _Values:
 
 
 def _search(body: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
-    """Return the operation of a search body with replaced values."""
+    """Return the operation of a search body with replaced values, and with the request cache off."""
     return {"search": {"collection": name_of(collection), "request_cache": False, "body": literal(values.of(body))}}
 
 
 def _mongo(command: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
-    """Return a find or aggregate with replaced values."""
+    """Return the operation of a find or aggregate command with replaced values; omits options that are empty or 0."""
     if "aggregate" in command:
         pipeline = literal(values.of(command.get("pipeline", [])))
         return {"aggregate": {"collection": name_of(collection), "pipeline": pipeline}}

@@ -70,7 +70,7 @@ Definitions = dict[str, dict[str, Any]]
 
 
 def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
-    """Return a live collection's definition without values of the user, and the parts that were left out.
+    """Return a live collection's definition without values of the user, and descriptions of the omitted parts.
 
     `profile` tells which names of fields are data; None if nothing was sampled.
     """
@@ -159,7 +159,10 @@ def _object(field: Field) -> Object | None:
 
 
 def inferred(profile: Profile) -> Definitions:
-    """Return the definitions of a collection for profiled documents, by family."""
+    """Return the definitions of a collection for profiled documents, by family.
+
+    Cassandra is omitted without a key, and Cassandra and PostgreSQL if names of fields are data.
+    """
     fields = profile.root.fields
     definitions: Definitions = {
         "elasticsearch": {"mappings": {"properties": {name: _mapped(field) for name, field in fields.items()}}}
@@ -177,28 +180,31 @@ def inferred(profile: Profile) -> Definitions:
 
 
 def with_key(table: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Return a PostgreSQL table with a key, which bulk requests need; without one, add a column for it."""
+    """Return a copy of a PostgreSQL table with a key, which bulk requests need.
+
+    Without a key, a table with columns gets the column `loadframe_number` as its key.
+    """
     if key is not None or "columns" not in table:
         return {**table, **({"key": key} if key else {})}
     return {**table, "columns": {_NUMBER: "bigint", **table["columns"]}, "key": _NUMBER}
 
 
 def key_of(profile: Profile) -> str | None:
-    """Return `id`, `_id` or `key`, the first that identifies documents; None if there is none.
+    """Return `id`, `_id` or `key`, the first that identifies documents, or None.
 
-    It identifies them if it occurs in every document, as a different text or whole number.
+    A field identifies them if it holds a different text or whole number in every document.
     """
     return next((name for name in ("id", "_id", "key") if profile.is_unique(name)), None)
 
 
 def _only(field: Field) -> Any:
-    """Return the distribution of a field's values other than null, or None unless there is exactly one."""
+    """Return the distribution of a field's values other than null, or None if it has no or several kinds of values."""
     kinds = [kind for kind in field.kinds.values() if kind is not None]
     return kinds[0] if len(kinds) == 1 else None
 
 
 def _mapped(field: Field) -> dict[str, Any]:
-    """Return the mapping of a field for the search family."""
+    """Return the mapping of a field for the search family; `keyword` for mixed kinds."""
     kind = _only(field)
     scalar = {"whole": "long", "number": "double", "boolean": "boolean"}.get(_scalar(kind), "keyword")
     mapping: dict[str, Any] = {"type": scalar}
@@ -241,7 +247,10 @@ _POSTGRESQL = {"whole": "bigint", "number": "double precision", "boolean": "bool
 
 
 def _column(field: Field, types: Mapping[str, str]) -> str:
-    """Return the type of a field's column; `types` maps scalar kinds to the types of Cassandra or PostgreSQL."""
+    """Return the type of a field's column; `types` maps scalar kinds to the types of Cassandra or PostgreSQL.
+
+    The kind is empty for arrays, objects and mixed values.
+    """
     kind = _only(field)
     if isinstance(kind, Dates) and kind.format.pattern != "%H:%M:%S":
         if kind.format.is_day and kind.format.is_iso:
@@ -282,7 +291,7 @@ Maker = Callable[[random.Random], Any]
 def documents(definition: Mapping[str, Any], family: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Return an iterator of `count` synthetic documents with the fields and types of a definition.
 
-    BadInput for a definition without fields.
+    BadInput, at the call, for a definition without fields. Equal seeds give equal documents.
     """
     rng = random.Random(f"synthetic:{seed}")
     if family == "elasticsearch":
@@ -307,7 +316,10 @@ def _synthetic_object(properties: Mapping[str, Any], rng: random.Random) -> Call
 
 
 def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
-    """Return the generator of a mapped field's values, or None for types that documents do not set."""
+    """Return the generator of a mapped field's values, or None for types that documents do not set.
+
+    `rng` draws the field's vocabulary now.
+    """
     kind = field.get("type", "object")
     if kind in ("object", "nested"):
         return _synthetic_object(field.get("properties", {}), rng)
@@ -329,7 +341,10 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
 
 
 def _synthetic_column(kind: str, rng: random.Random) -> Maker:
-    """Return a function that draws values of a column type of CQL or SQL; lists have several, and maps are empty."""
+    """Return the generator of values of a CQL or SQL column type: lists have up to 3 values, and maps are empty.
+
+    `rng` draws the column's vocabulary now.
+    """
     array = re.fullmatch(r"(?:list|set)<(.*)>|(.*)\[\]", kind)
     if array:
         inner = _synthetic_column(array[1] or array[2], rng)
@@ -353,7 +368,10 @@ def _synthetic_column(kind: str, rng: random.Random) -> Maker:
 
 
 def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of values of a scalar kind; for unknown kinds, of keywords by a power law."""
+    """Return the generator of values of a scalar kind; for unknown kinds, of keywords by a power law.
+
+    `rng` draws the vocabulary now; the generator's own argument draws the values.
+    """
     bits = _WHOLE.get(kind)
     words = [_word(rng) for _ in range(_KEYWORDS)]
     makers: dict[str, Maker] = {
@@ -371,7 +389,7 @@ def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
 
 
 def _text(rng: random.Random) -> Maker:
-    """Return the generator of texts of 5 to 40 words from a random vocabulary."""
+    """Return the generator of texts of 5 to 40 words from a vocabulary that `rng` draws now."""
     words = [_word(rng) for _ in range(_WORDS)]
 
     def make(rng: random.Random) -> str:
@@ -387,7 +405,10 @@ def _word(rng: random.Random) -> str:
 
 
 def _date(format_: str) -> Maker:
-    """Return the generator of dates in 2024 in a date format of the search family; by default ISO 8601."""
+    """Return the generator of dates in 2024 in a date format of the search family; numbers for `epoch_...`.
+
+    An unknown or empty format gives ISO 8601.
+    """
     patterns = {written: pattern for pattern, written in DATE_FORMATS.items()}
     patterns |= {"yyyy-MM-dd": "%Y-%m-%d", "basic_date": "%Y%m%d", "strict_date": "%Y-%m-%d", "date": "%Y-%m-%d"}
     pattern = patterns.get(format_, "%Y-%m-%dT%H:%M:%SZ")

@@ -127,23 +127,23 @@ impl Judge {
     /// Like `DONE`, without failed shards and without a time-out of the store.
     pub const ON_SHARDS: Self = Self::Shards { documents: 0 };
 
-    /// Whether assertions on hits apply.
+    /// Returns whether assertions on hits apply.
     pub fn counts(self) -> bool {
         matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
     }
 
-    /// Whether each document of a request succeeds or fails on its own.
+    /// Returns whether each document of a request succeeds or fails on its own.
     pub fn has_items(self) -> bool {
         matches!(self, Self::Bulk | Self::Deletions | Self::TakenIn | Self::Items { .. })
     }
 
-    /// Whether judging a success requires its body.
+    /// Returns whether judging a success requires its body.
     pub fn reads_body(self) -> bool {
         !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
     }
 
-    /// Returns a failure if a field of the document or the first hit in the answer `body` is missing or contradicts the
-    /// assertion.
+    /// Returns a failure if a field of the document or first hit in the answer `body` contradicts the assertion.
+    /// A missing field is a failure too.
     pub fn fields(self, assertion: &Assertion, values: &Values, body: &[u8]) -> Result<(), Failure> {
         if !assertion.has_fields() {
             return Ok(());
@@ -277,9 +277,9 @@ fn first_error(body: &[u8]) -> String {
     errors.next().map_or_else(|| "\"errors\" is true".to_owned(), words)
 }
 
-/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits. Counts
-/// the returned documents of all; the hits are those of the search with the fewest. Fails if the answer has another
-/// form.
+/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits.
+/// Counts the returned documents of all; the hits are those of the search with the fewest. If one fails, the outcome
+/// has class Item. Fails if the answer has another form.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -312,8 +312,8 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits, ..Verdict::new(documents, outcome) })
 }
 
-/// Counts the buckets of the outermost aggregations as documents and hits. Named buckets are members of an object.
-/// Fails without `aggregations`.
+/// Judges a search with aggregations, and counts the buckets of the outermost ones as documents and hits.
+/// Named buckets are members of an object. Fails without `aggregations`.
 fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     let mut buckets = 0;
     Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
@@ -376,7 +376,7 @@ fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, timed_out)) })
 }
 
-/// Returns a failure if the answer is partial or timed out, of class `Timeout` if it timed out.
+/// Returns a failure if the answer is partial (class `Server`) or timed out (class `Timeout`, also if it is partial).
 fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     if timed_out {
         return failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned());
@@ -387,7 +387,7 @@ fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the number of elements of the array at the cursor, and moves behind it. Fails if there is no array.
+/// Returns the number of elements of the array at the cursor, and moves behind it. Fails without an array.
 fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     let mut count = 0;
     cursor.array(|_, cursor| {
@@ -418,8 +418,8 @@ fn is_error(body: &[u8], kind: &str) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["error"]["type"] == kind)
 }
 
-/// Judges `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`: a failure unless all shards
-/// have acknowledged. Fails if the answer does not say so.
+/// Judges `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`.
+/// The outcome is a failure unless all shards have acknowledged. Fails if the answer does not say so.
 fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     let complete = Cursor::member(body, b"shards_acknowledged")?.ok_or(Unexpected)?.boolean()?;
     let outcome = match complete {
@@ -429,7 +429,8 @@ fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(0, outcome))
 }
 
-/// Returns the store's error message in an answer, or the start of the answer if it has none.
+/// Returns the store's error message in an answer, or an excerpt of the answer if it has none.
+/// For a document that was not found, returns a fixed text.
 fn reason(body: &[u8]) -> String {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return excerpt(body) };
     if answer["found"] == false || answer["result"] == "not_found" {

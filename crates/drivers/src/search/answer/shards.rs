@@ -79,9 +79,9 @@ impl Shards {
         }
     }
 
-    /// Like `outcome`, for a search, which needs a copy of each shard: also fails if fewer shards succeeded than exist.
+    /// Judges a search: like `outcome`, but also fails if fewer shards succeeded than exist.
     /// The store does not count a shard without an available copy among the failed ones. Other operations count all
-    /// copies, also unassigned ones.
+    /// copies, also unassigned ones, so `outcome` cannot check this.
     pub(super) fn searched(&self, body: &[u8]) -> Result<(), Failure> {
         self.outcome(body)?;
         match self.successful {
@@ -93,8 +93,8 @@ impl Shards {
         }
     }
 
-    /// Judges the answer to a search: documents are the returned hits, hits those that the store counted. Fails for an
-    /// answer without a list of hits.
+    /// Judges the answer to a search: documents are the returned hits, hits those that the store counted.
+    /// If the store reports no count, hits are the returned ones. Fails for an answer without a list of hits.
     pub(super) fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
         let verdict = Verdict::new(documents, self.searched(body));

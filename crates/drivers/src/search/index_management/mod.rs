@@ -86,9 +86,10 @@ pub struct Shrink {
 }
 
 impl Managing {
-    /// Executes all due actions: rolls over, deletes and shrinks indices. An action is independent of a failure of
-    /// another; the outcome is the first failure. `sizes` queries the sizes of the indices; `timeout` applies to each
-    /// request; `seen` is called with each request and its reply. Returns one reply with the parts of [`PARTS`].
+    /// Rolls over, deletes and shrinks the indices that are due. Returns one reply with the parts of [`PARTS`].
+    /// After a failure of one action, the others still run; the outcome is the first failure. If the first queries
+    /// fail, nothing is changed. `sizes` queries the sizes of the indices; `timeout` applies to each request; `seen` is
+    /// called with each request and its reply.
     pub async fn run(
         &self,
         search: &Search,

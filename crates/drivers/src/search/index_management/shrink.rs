@@ -15,9 +15,9 @@ use crate::search::operation::shrink::BLOCK;
 use crate::search::request::SearchStep;
 
 impl Managing {
-    /// Shrinks the indices of generations that ended long enough before `now`, in milliseconds since 1970, and merges
-    /// their segments. Leaves out indices with few shards and those to delete. Records failures in `round`, and
-    /// continues.
+    /// Shrinks the indices of generations that ended long enough before `now`, and merges their segments.
+    /// Long enough: the form's `after`. `now` is in milliseconds since 1970. Leaves out shrunk indices, those with no
+    /// more shards than wanted, and those to delete. Records failures in `round`, and continues.
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -49,9 +49,10 @@ impl Managing {
         }
     }
 
-    /// Replaces `index` by `target`, an index with the same documents and fewer shards, which gets its aliases and
-    /// name. `there`: `target` exists, complete or not. Sets `blocked` when the write block starts. After a failure,
-    /// allows writes again, unless the store may still execute the replacement.
+    /// Replaces `index` by `target`, an index with the same documents and fewer shards.
+    /// `target` gets the aliases of `index`, and its generation's name as an alias. `there`: `target` exists, complete
+    /// or not. Sets `blocked` when the write block starts. After a failure, allows writes again, unless the store may
+    /// still execute the replacement.
     async fn replace<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,

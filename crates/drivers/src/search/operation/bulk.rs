@@ -168,8 +168,8 @@ fn end_of_first(body: &[u8]) -> usize {
 }
 
 impl Batches for Documents {
-    /// Keeps only the documents at the positions `places`, ascending, of a `body` from `append`, with their action
-    /// lines. Returns their number.
+    /// Keeps only the documents at the positions `places` of a `body` from `append`, with their action lines.
+    /// `places` must be ascending. Returns the number of documents kept.
     fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64 {
         let (mut kept, mut from, mut place, mut documents) = (0, 0, 0, 0);
         let mut wanted = places.iter().copied().peekable();

@@ -111,8 +111,8 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Maps a search in the order of the field `by`, which has the documents' ids, because the store keeps no order of
-    /// ids. Starts at the id `from`. Refuses a form without `by`, unknown keys and wrong types.
+    /// Maps a search in the order of the field `by`, which holds the documents' ids, from the id `from` on.
+    /// The store keeps no order of ids. Refuses a form without `by`, unknown keys and wrong types.
     pub(super) fn scan(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {

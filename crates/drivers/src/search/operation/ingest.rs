@@ -51,8 +51,9 @@ impl Mapping<'_> {
     }
 }
 
-/// Replaces `body` by the bulk request for the events at the indices `only`, or for all. `list` has the generations,
-/// which decide each event's index. Returns the number of events.
+/// Replaces `body` by the bulk request for the events at the indices `only`, or for all. Returns the number of events.
+/// `list` has the generations, which decide each event's index. An event without a generation goes to the collection of
+/// the request.
 ///
 /// The store executes the events of one document in order. Repeated events and events of concurrent clients are
 /// harmless, because each event sets only its own field.
@@ -105,8 +106,8 @@ struct Document<'a> {
     source: BTreeMap<Cow<'a, str>, IgnoredAny>,
 }
 
-/// Returns, for each event of a batch, whether it is visible in an answer to [`look`]: its document has a field of its
-/// kind. All are invisible in an answer of another form.
+/// Returns for each event of a batch whether it is visible in an answer to [`look`].
+/// It is visible if its document has a field of its kind. All are invisible in an answer of another form.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
     let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
     let is_seen = |(place, event)| {

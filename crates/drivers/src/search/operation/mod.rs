@@ -235,7 +235,7 @@ impl Operation {
         Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, ingest, managing })
     }
 
-    /// Whether the number of exchanges per request varies: pages, attempts or index management.
+    /// Returns whether the number of exchanges per request varies: pages, attempts or index management.
     pub fn exchanges_often(&self) -> bool {
         self.pages.is_some() || self.repeat.is_some() || self.managing.is_some()
     }

@@ -40,8 +40,9 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
-    /// Maps searches that each continue after the last hit, by default in a point in time, which the driver opens and
-    /// closes. Refuses a body without `sort`, and a store without points in time.
+    /// Maps searches that each continue after the last hit.
+    /// By default, they read a point in time, which the driver opens and closes. Refuses a body without `sort`, and a
+    /// store without points in time unless none is wanted.
     pub(super) fn search_after(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;

@@ -103,14 +103,16 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&body)?), Judge::Rows))
     }
 
-    /// Maps a query in ES|QL: `{"query": "FROM ...", "body": {...}}`. Refuses stores without ES|QL.
+    /// Maps a query in ES|QL: `{"query": "FROM ...", "body": {...}}`.
+    /// Refuses stores without ES|QL, unknown keys and wrong types.
     pub(super) fn esql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "body", "parameters"])?;
         let line = parameters(RequestHead::new("POST", self.variables()).path(self.dialect.esql()?)?, &form)?;
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Rows))
     }
 
-    /// Maps a query in EQL, which finds events or sequences of events. Refuses stores without EQL.
+    /// Maps a query in EQL, which finds events or sequences of events.
+    /// Refuses stores without EQL, unknown keys and wrong types.
     pub(super) fn eql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query", "body", "parameters"])?;
         let (first, second) = self.dialect.eql()?;

@@ -161,7 +161,8 @@ impl State {
         self.kept.iter().map(|kept| kept.retry_at).min().filter(|_| allowed)
     }
 
-    /// Removes and returns the batch with the earliest retry time; counts its client as retrying.
+    /// Removes and returns the batch with the earliest retry time; `None` without any.
+    /// Counts its client as retrying.
     fn take_retry(&mut self) -> Option<InFlightBatch> {
         let (place, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.retry_at)?;
         self.away += 1;
@@ -251,9 +252,11 @@ impl Queue {
         self.state().clients += 1;
     }
 
-    /// Returns the next batch at `now`, or until when to wait, or that the queue has ended. New events come first, then
-    /// batches due for a retry. A retry that is overdue by the maximum back-off precedes new events, but never twice in
-    /// a row.
+    /// Returns the next batch at `now`, or until when to wait, or that the queue has ended. Does not block.
+    /// New events form a batch if they fill it, if the first has waited for the flush time, if memory is full, or after
+    /// the end of the source. New events come first, then batches due for a retry. A retry that is overdue by 2 s
+    /// precedes new events, but never twice in a row. The queue also ends if no event was settled for 300 s after the
+    /// end of the source.
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();
         let over = state.closed || state.readers == 0;
@@ -315,8 +318,9 @@ impl Queue {
         }
     }
 
-    /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the request
-    /// settled no event, so the back-off doubles; otherwise it starts again at 100 ms.
+    /// Returns a batch with its remaining events to the queue, for a retry after its back-off.
+    /// `stuck`: the request settled no event, so the back-off doubles, up to 2 s or more if many batches wait.
+    /// Otherwise it starts again at 100 ms.
     pub fn put_back(&self, mut in_flight: InFlightBatch, stuck: bool) {
         in_flight.ready = None;
         let mut state = self.state();
@@ -365,7 +369,8 @@ impl Queue {
         waits || state.newest.is_some_and(|newest| now.saturating_duration_since(newest) <= within)
     }
 
-    /// Returns the current number of waiting events, peak sizes, and totals of the spill.
+    /// Returns the current number of events without a client, peak sizes in bytes, and totals of the spill.
+    /// The number includes events on disk and in batches that wait for a retry.
     pub fn standing(&self) -> QueueState {
         let state = self.state();
         let kept = |in_flight: &InFlightBatch| in_flight.left.as_ref().map_or(in_flight.batch.events.len(), Vec::len);

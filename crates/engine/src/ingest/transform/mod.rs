@@ -194,8 +194,9 @@ impl Field {
         if fits { Ok(()) } else { Err(Refusal { reason: Reason::NoMatch, words: words("no pattern fits") }) }
     }
 
-    /// Changes the field in `object`; returns false if no pattern of a grok step fits it. Fails if the step cannot
-    /// process the field.
+    /// Changes the field in `object`; returns false if no pattern of a grok step fits it.
+    /// Fails if the step cannot process the field: a missing field (not for rename, drop and add), a value of the wrong
+    /// type, or a new name that exists already.
     fn change(&self, object: &mut Object<'_>) -> Result<bool, String> {
         let names = &self.field.names;
         match &self.act {
@@ -311,8 +312,8 @@ impl<'a> Object<'a> {
         self.0[at].1.object()?.map_or(Ok(None), |object| object.take(rest))
     }
 
-    /// Sets the field at the path `names`, and creates the objects around it. Fails if a value on the way is not an
-    /// object, or has duplicate members.
+    /// Sets the field at the path `names`, also if it exists, and creates the objects around it.
+    /// Fails if a value on the way is not an object, or has duplicate members.
     fn put(&mut self, names: &[Vec<u8>], value: Node<'a>) -> Result<(), String> {
         let Some((first, rest)) = names.split_first() else { return Ok(()) };
         let at = self.position(first).unwrap_or_else(|| {

@@ -119,8 +119,9 @@ impl Watch {
         }
     }
 
-    /// Adds a second, unless it is outside the measured window. `window`: end of the warm-up, and of a phase that ends
-    /// before its planned end.
+    /// Adds a second, unless it is outside the measured window.
+    /// `rows`: the metrics of its workers; rows of unknown workers are ignored. `window`: end of the warm-up, and of a
+    /// phase that ends before its planned end, both after the phase's start.
     pub fn second(&mut self, sum: &Interval, rows: &[WorkerRow], window: (Duration, Option<Duration>)) {
         let (warmup, ended) = window;
         let second = Duration::from_secs(sum.second);
@@ -143,7 +144,7 @@ impl Watch {
         }
     }
 
-    /// Returns the sums, shares and percentiles of the seconds added so far.
+    /// Returns the sums and percentiles of the seconds added so far, seconds, and shares of the worst worker, 0 to 1.
     pub fn watched(&self) -> Watched {
         let total = |figure: fn(&Sums) -> u64| self.workers.iter().map(figure).sum::<u64>() as f64 / 1e9;
         let worst = |figure: fn(&Sums) -> u64| {

@@ -263,7 +263,7 @@ impl Cell {
     }
 }
 
-/// Appends zeros up to a length.
+/// Appends default values until `counts` has the length `len`; does nothing if it is that long or longer.
 pub(super) fn grow<T: Clone + Default>(counts: &mut Vec<T>, len: usize) {
     if counts.len() < len {
         counts.resize(len, T::default());

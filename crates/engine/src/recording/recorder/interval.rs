@@ -46,7 +46,7 @@ impl Message {
     }
 }
 
-/// Returns whether two texts differ in numbers only.
+/// Returns whether two texts are equal or differ in numbers only.
 pub fn same_words(one: &str, other: &str) -> bool {
     let words = |text| str::split(text, |c: char| c.is_ascii_digit()).filter(|word| !word.is_empty());
     words(one).eq(words(other))
@@ -93,7 +93,7 @@ impl Interval {
         self.cells.len() / 2
     }
 
-    /// Iterates over the used cells: slot, whether in the measured segment, and cell.
+    /// Iterates over the used cells, by slot and then warm-up first: slot, whether in the measured segment, and cell.
     pub fn used_cells(&self) -> impl Iterator<Item = (usize, bool, &Cell)> {
         let used = self.cells.iter().zip(&self.used).enumerate().filter(|(_, (_, used))| **used);
         used.filter_map(|(index, (cell, _))| cell.as_deref().map(|cell| (index / 2, index % 2 == 1, cell)))

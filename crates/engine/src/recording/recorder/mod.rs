@@ -154,8 +154,9 @@ impl Recorder {
         }
     }
 
-    /// Counts a finished request as met or missed for each deadline, unless the end of a second has counted it as
-    /// missed already.
+    /// Counts a finished request as met or missed for each deadline.
+    /// Leaves out a deadline for which the end of a second has counted it as missed already. A failure counts as
+    /// missed.
     fn count_deadlines(&mut self, slot: usize, Times { scheduled, started, .. }: Times, reply: &Reply) {
         let began = self.second_ends - SECOND;
         let counts = &mut self.interval.cell(slot, scheduled >= self.measured_from).deadlines;
@@ -248,8 +249,8 @@ impl Recorder {
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Records the lag of each event-loop check that was due by `now`, including missed ones, and hands over seconds
-    /// that have passed. Returns when the next check is due.
+    /// Records the lag of each event-loop check that was due by `now`, including missed ones.
+    /// Hands over seconds that have passed. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.monitor.look(now, &mut self.interval.watch)
@@ -283,8 +284,8 @@ impl Recorder {
         }
     }
 
-    /// Sends the second that `ended` to the collector, with its requests in flight and the worker's metrics, and
-    /// starts the next one. `now`: the current time.
+    /// Sends the second that `ended` to the collector, and starts the next one. `now`: the current time.
+    /// The second gets its requests in flight and the worker's metrics.
     fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
         let mut in_flight = 0;
         let began = self.second_ends - SECOND;

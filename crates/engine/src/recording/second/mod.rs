@@ -219,8 +219,8 @@ impl Second {
         self.cells.values().flat_map(|part| part.nodes.keys().map(String::as_str))
     }
 
-    /// Sorts the messages by rank, joins equal ones, and drops all but the first five of each operation, segment and
-    /// error class.
+    /// Sorts the messages by rank, and joins equal ones.
+    /// Keeps only the first five of each operation, segment and error class.
     fn keep_the_first_messages(&mut self) {
         self.messages.sort_unstable();
         let mut kept: Vec<Words> = Vec::new();

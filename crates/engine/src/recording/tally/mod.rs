@@ -172,8 +172,9 @@ impl Tally {
         self.measures.second(&self.slots, &self.loads, sum);
     }
 
-    /// Returns how many requests met and missed each deadline in a second, over the open streams; `None` outside the
-    /// measured window.
+    /// Returns how many requests of the open streams met and missed each deadline in a second, in the deadlines' order.
+    /// Counts streams whose measured window covers the second; `None` if there are none. A dropped request misses each
+    /// deadline.
     fn decided(&self, sum: &Interval) -> Option<Vec<DeadlineCounts>> {
         let open = |stream: &str| {
             let load = self.open.iter().find(|load| load.stream == stream);
@@ -204,8 +205,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Adds the requests of a second, and returns the share that missed the deadline in the condition's last `seconds`
-    /// seconds; 0 while there are fewer.
+    /// Adds the requests of a second; returns the share, 0 to 1, that missed the deadline in the last seconds.
+    /// The condition gives the number of these seconds. Returns 0 while there are fewer.
     fn missed_share(&mut self, counts: DeadlineCounts) -> f64 {
         self.recent.push_back(counts);
         if (self.recent.len() as u64) < self.condition.seconds {

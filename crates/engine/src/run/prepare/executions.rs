@@ -3,9 +3,9 @@
 use super::*;
 use crate::client::first_executions::{FirstExecutions, Requests};
 
-/// Returns the additional parts of an operation's executions. `known`: requests shared with other streams
-/// that use the same operation; a new one is added. Refuses first executions with several ranks, and data age of
-/// an operation without visibility probes.
+/// Returns the additional parts of the executions of operation `name`, with `place` 0.
+/// `known`: requests shared with other streams that use the same operation; a new one is added. Refuses first
+/// executions with several ranks, and data age of an operation without visibility probes.
 pub(super) fn first_executions(
     plan: &Plan,
     name: &str,

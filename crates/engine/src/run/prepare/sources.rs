@@ -54,8 +54,8 @@ pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     }
 }
 
-/// Returns, for each kind of event by name, the index of its operation in the stream's mix. Empty without routes.
-/// Refuses routes that do not name each kind once, and operations that are not in the mix.
+/// Returns the index in the stream's mix of the operation of each kind of event, in the order of the kinds' names.
+/// Empty without routes. Refuses routes that do not name each kind once, and operations that are not in the mix.
 pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanError> {
     let Pacing::Source { source, routes, .. } = &stream.pacing else { return Ok(Vec::new()) };
     let kinds = plan.sources.get(source).map(|source| source.events.kinds.keys().collect::<Vec<_>>());

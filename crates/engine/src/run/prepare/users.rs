@@ -34,7 +34,7 @@ fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
     }
 }
 
-/// Returns the names of timed groups of steps, including nested ones, each once.
+/// Returns the names of timed groups of steps, each once, in order of appearance; an outer group before the inner ones.
 pub fn timed(steps: &[Step]) -> Vec<&String> {
     let mut names: Vec<&String> = Vec::new();
     for step in steps {

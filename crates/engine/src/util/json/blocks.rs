@@ -100,7 +100,7 @@ fn running_parity(mut bits: u64) -> u64 {
     bits
 }
 
-/// Returns a mask of the bytes equal to `byte`.
+/// Returns a mask of the bytes equal to `byte`: bit i, from the lowest, stands for byte i.
 #[cfg(target_arch = "x86_64")]
 fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
@@ -116,7 +116,7 @@ fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     mask
 }
 
-/// Returns a mask of the bytes equal to `byte`.
+/// Returns a mask of the bytes equal to `byte`: bit i, from the lowest, stands for byte i.
 #[cfg(not(target_arch = "x86_64"))]
 fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     equal_bytes(block, byte)

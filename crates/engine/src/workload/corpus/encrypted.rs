@@ -69,6 +69,7 @@ impl Encrypted {
     }
 
     /// Does the work of [`Self::make_ready`], with `folder` for the encrypted file.
+    /// Blocks while another process encrypts the same file.
     fn make_ready_in(&self, folder: &Path) -> Result<(), PlanError> {
         let target = folder.join(&self.name);
         let away = |error: io::Error| match error.kind() {
@@ -117,9 +118,9 @@ impl Encrypted {
         file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all()).map_err(away)
     }
 
-    /// Appends `count` documents starting with number `first`, each as `prefix`, the encrypted document, and a line
-    /// end. Encrypts them here if they are not cached yet, for display only; one that cannot be encrypted then becomes
-    /// an object with the reason.
+    /// Appends `count` documents from number `first` on, each as `prefix`, the encrypted document and a line end.
+    /// Encrypts them here if they are not cached yet, for display only; one that cannot be encrypted then becomes an
+    /// object with the reason.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         let Some(files) = self.files.get() else {
             for number in first..first + count {

@@ -59,9 +59,9 @@ impl Index {
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Builds the index of the first `most` documents together with other processes that open the file, and stores it,
-    /// if it is complete, at the path `place`. Returns the stored index if another process has stored it by then. The
-    /// outer error concerns the place, the inner one the documents.
+    /// Builds the index of the first `most` documents together with other processes that open the file.
+    /// Stores it at the path `place` if it is complete. Returns the stored index if another process has stored it by
+    /// then. The outer error concerns the place, the inner one the documents.
     fn make(
         place: &Path,
         named: &Path,
@@ -156,8 +156,8 @@ impl Index {
         joined
     }
 
-    /// Returns the offset of an indexed document at or before document `number`, and the number of documents between
-    /// the two; `None` beyond the end.
+    /// Returns the offset of an indexed document at or before document `number`, and how many documents later that is.
+    /// `None` beyond the end.
     pub fn find(&self, number: u64) -> Option<(u64, u64)> {
         let after = self.stretches.partition_point(|(first, _)| *first <= number);
         let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
@@ -228,8 +228,8 @@ struct JoinedPieces {
 }
 
 impl JoinedPieces {
-    /// Returns the index, or the error for a line that is not a document among the first `most`, or for a file without
-    /// documents.
+    /// Returns the index of the first `most` documents; fails for a file without documents.
+    /// Also fails for a line among them that is not a document.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
             && self.index.documents < most
@@ -284,8 +284,9 @@ pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
     cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
 }
 
-/// Appends a line that is not a document to its cache file, which the first call creates, with the line's number and
-/// the problem. `aside`: the open cache file. `bytes`: size of the file `named`. Fails without a cache folder.
+/// Appends a line that is not a document to its cache file, with the line's number and the problem `flaw`.
+/// The first call creates the file. `aside`: the open cache file. `bytes`: size of the file `named`. Fails without a
+/// cache folder.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

@@ -56,7 +56,7 @@ const GENERATORS: [(&str, New); 5] = [
     ("wikipedia_revision", |seed, with| plain(with, wikipedia_revision::WikipediaRevision::new(seed))),
 ];
 
-/// Returns the generator; refuses any option, since it has none.
+/// Boxes a generator that has no options; refuses any option in `with`.
 fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Result<Box<dyn Generate>, PlanError> {
     match with.keys().next() {
         Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
@@ -247,8 +247,8 @@ impl Corpus {
         }
     }
 
-    /// Appends up to `count` documents starting with number `first`, each as `prefix`, the document, and a
-    /// line end. Returns their number.
+    /// Appends up to `count` documents from number `first` on, each as `prefix`, the document and a line end.
+    /// Returns their number: fewer at the end of the corpus.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) -> u64 {
         let count = count.min(self.documents().saturating_sub(first));
         match &self.0 {

@@ -41,6 +41,7 @@ pub fn look(map: &[u8], number: usize) -> Piece {
 }
 
 /// Finds the documents whose lines begin in piece `number`, for pieces of `bytes` bytes.
+/// Stops at the first line that is not a document.
 fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     let start = number * bytes;
     // A line that begins earlier belongs to the previous piece.
@@ -170,8 +171,8 @@ fn lock(folder: &Path, number: usize, how: FlockOperation) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the folder of the pieces for an index at `place`, for a file of `bytes` bytes with the modification time
-/// `changed`, ns.
+/// Returns the folder of the pieces for an index at `place`.
+/// `bytes`, `changed`: size and modification time, in nanoseconds since 1970, of the indexed file.
 pub fn folder(place: &Path, bytes: u64, changed: i64) -> PathBuf {
     let mut folder = place.as_os_str().to_owned();
     folder.push(format!(".pieces-{bytes}-{changed}"));

@@ -17,7 +17,7 @@ impl Progress {
         Self { next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
     }
 
-    /// Shows the text of `line`, if a second has passed since the last update.
+    /// Shows the text of `line`, if a second has passed since the last update and standard error is a terminal.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if self.shown && Instant::now() >= self.next {
             self.next = Instant::now() + Self::PAUSE;

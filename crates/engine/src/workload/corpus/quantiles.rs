@@ -8,7 +8,7 @@ const STEPS: usize = 1024;
 pub struct Quantiles(Box<[f64]>);
 
 impl Quantiles {
-    /// Creates the inverse from (share, value) pairs. Both must increase, with shares from 0 to 1.
+    /// Creates the inverse from (share, value) pairs: the shares increase from 0 to 1, the values do not decrease.
     pub fn new(points: &[(f64, f64)]) -> Self {
         let value = |step: usize| {
             let share = step as f64 / STEPS as f64;

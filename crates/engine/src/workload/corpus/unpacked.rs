@@ -19,9 +19,9 @@ use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
 
-/// Returns the path of the file itself if it is not packed, otherwise of its unpacked copy in the cache, which it
-/// writes if it is missing. `revisions`: the file is a MediaWiki dump, and this many revisions are needed. Refuses
-/// truncated and invalid files.
+/// Returns the path of the file itself if it is not packed, otherwise of its unpacked copy in the cache.
+/// Writes the copy if it is missing. `revisions`: the file is a MediaWiki dump, and this many revisions are needed.
+/// Refuses truncated and invalid files.
 pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     match cache::folder() {
         Some(folder) => unpacked_in(path, &folder, revisions),

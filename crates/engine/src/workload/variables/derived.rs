@@ -129,8 +129,9 @@ impl Derived {
         if let Self::Several { of, .. } = self { Some(*of) } else { None }
     }
 
-    /// Refuses calculations with variables that are not numbers, fields of variables that are not documents, and
-    /// encryption of values that cannot be encrypted.
+    /// Refuses a derived variable whose source does not fit.
+    /// Calculations need a number, hashes a whole number, parts a document. Encryption needs values that can be
+    /// encrypted.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         if let Self::Part { of, part } = self {
             let Variable { name, kind, .. } = &variables.entries[of.0];
@@ -199,8 +200,8 @@ impl Derived {
     }
 }
 
-/// Appends `count` values of variable `of`, as an array or separated by commas: those of requests `k * count` up to
-/// `(k + 1) * count - 1`.
+/// Appends `count` values of variable `of`: as an array in JSON, else separated by commas.
+/// They are those of requests `k * count` up to `(k + 1) * count - 1`.
 fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out: &mut Vec<u8>) {
     let json = encoding == Encoding::Json;
     out.extend_from_slice(if json { b"[" } else { b"" });

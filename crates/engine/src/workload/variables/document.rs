@@ -96,8 +96,9 @@ impl DocumentPart {
         Ok(())
     }
 
-    /// Appends the value from the document that `draw` selects in an encoding, or the default, or null if there is
-    /// neither. `salt` separates the draw from the request's others.
+    /// Appends the value from the document that `draw` selects, in an encoding.
+    /// Appends the default if the document lacks the value, and null without a default. `salt` separates the draw from
+    /// the request's others.
     pub fn write(&self, documents: &Documents, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         documents.append(draw, salt, out);

@@ -62,8 +62,8 @@ impl Encrypted {
         }
     }
 
-    /// Returns variable `name` with its values encrypted in advance, if the plain ones are constant or listed,
-    /// otherwise `None`; it is drawn like the plain one. The error names a value that cannot be encrypted.
+    /// Returns variable `name` with its values encrypted in advance; it is drawn like the plain one.
+    /// `None` unless the plain ones are constant or listed. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
         let kind = match kind {

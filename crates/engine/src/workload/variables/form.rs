@@ -53,8 +53,8 @@ impl<'a> Form<'a> {
         value.as_i64().ok_or_else(|| self.wrong(key, "a whole number"))
     }
 
-    /// Returns the number at a key, or `default` if it is missing; refuses other values, and a number that does not
-    /// satisfy `fits`. `wanted`: description for the error.
+    /// Returns the number at a key, or `default` if it is missing; refuses one that does not satisfy `fits`.
+    /// Also refuses other values, and a missing number without a default. `wanted`: description for the error.
     pub fn number(
         &self,
         key: &str,

@@ -8,7 +8,7 @@ use super::{Kind, Per, VariableId, Variables};
 use crate::plan::PlanError;
 
 impl Variables {
-    /// Returns the slot and name of each captured variable that an operation's requests depend on.
+    /// Returns the slot and name of each captured variable that an operation's requests depend on, each once.
     pub fn needs(&self, form: &Value) -> Vec<(usize, String)> {
         let mut slots = Vec::new();
         self.rests_on(form, &mut |id| {
@@ -21,7 +21,8 @@ impl Variables {
         slots
     }
 
-    /// Returns the variables in an operation's text, each once, without the variables that they derive from.
+    /// Returns the variables in an operation's text, each once, in the order of their definition.
+    /// Leaves out the variables that they derive from.
     pub fn named_in(&self, form: &Value) -> Vec<VariableId> {
         let mut named = Vec::new();
         self.named(form, &mut named);
@@ -50,8 +51,8 @@ impl Variables {
         counting.map(|id| self.name(id))
     }
 
-    /// Returns the loop counters that an operation's requests depend on: indices in
-    /// [`Draw::passes`](crate::util::draw::Draw::passes), and names.
+    /// Returns the loop counters that an operation's requests depend on; one may repeat.
+    /// Each is its index in [`Draw::passes`](crate::util::draw::Draw::passes) and its name.
     pub fn loops(&self, form: &Value) -> Vec<(usize, String)> {
         let mut loops = Vec::new();
         self.rests_on(form, &mut |id| {

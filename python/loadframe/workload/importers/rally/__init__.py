@@ -45,7 +45,7 @@ def import_rally(
     limits: isolated.Limits = isolated.DEFAULT,
     requests: str | None = None,
 ) -> Imported:
-    """Return the workload of one challenge of a track, given by its file or folder.
+    """Return the workload of one challenge of a track, given by its file or folder; None selects the default challenge.
 
     `parameters` are texts from the command line and take precedence over `values` (JSON). Templates may read files
     below `root`, by default the checkout of the track. `test_mode` shrinks corpora and tasks, like Rally's.

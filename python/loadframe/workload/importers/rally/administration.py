@@ -40,7 +40,10 @@ def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the deletion of an index; reported as not imported unless an operation created the index."""
+    """Convert the deletion of an index.
+
+    Unless an earlier operation created the index, the deletion is reported as not imported and the list is empty.
+    """
     target = make.target(part)
     part.get("only-if-exists")
     if not make.has_made("index", target):
@@ -50,7 +53,10 @@ def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the creation of a data stream; reported as not imported if it is declared, and so a collection."""
+    """Convert the creation of a data stream to a PUT request.
+
+    A declared data stream is a collection: its creation is reported as not imported, and the list is empty.
+    """
     target = part.get("data-stream")
     if not isinstance(target, str) or target in make.track.collections:
         make.leave_out(name, "create-data-stream, because collections are created before the first phase")
@@ -60,7 +66,10 @@ def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the deletion of a data stream; reported as not imported unless an operation created it."""
+    """Convert the deletion of a data stream to a DELETE request.
+
+    Unless an earlier operation created it, the deletion is reported as not imported and the list is empty.
+    """
     part.get("only-if-exists")
     target = make.target(part)
     if not make.has_made("data stream", target):
@@ -70,7 +79,7 @@ def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the shrinking of one index; reported as not imported for several."""
+    """Convert the shrinking of one index; reported as not imported for several, with an empty list."""
     source, target = part.text("source-index", make.track.only_collection()), part.text("target-index")
     body = part.mapping("target-body")
     part.get("shrink-node")
@@ -88,7 +97,7 @@ def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert to `wait_for_health`, or, for parameters that it lacks, to a health request.
 
-    The request is repeated until it succeeds if the track says so.
+    With `retry-until-success`, the request is repeated until the cluster is as healthy as its parameters demand.
     """
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
@@ -108,7 +117,7 @@ def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the health condition that Rally checks for the given parameters."""
+    """Return the conditions of a healthy cluster that Rally derives from the query parameters of a health request."""
     colours = ["green", "yellow", "red"]
     status = parameters.get("wait_for_status")
     good = colours[: colours.index(status) + 1] if status in colours else colours
@@ -132,7 +141,10 @@ def retried(part: ImportedObject, form: Form) -> Form:
 
 
 def index_stats(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert an index-stats request, with a repeat until its condition holds if it requests retries."""
+    """Convert an index-stats request, repeated until its condition holds if it requests retries.
+
+    A condition without retries is reported as not imported.
+    """
     (request,) = make.request(part, "GET", f"/{make.target(part)}/_stats")
     condition = ImportedObject(part.mapping("condition"), f"{part.where}, condition")
     again = part.flag("retry-until-success", False)
@@ -162,7 +174,7 @@ def waiting(
 
 
 def force_merge(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-    """Convert a force merge, with a timeout of 1 h."""
+    """Convert a force merge, with a timeout of 1 h; without a limit of segments, or with -1, the store decides."""
     # Without a number, or with -1, the store follows its merge policy.
     most = max(0, part.whole("max-num-segments", 0, least=-1))
     forms = make.on_collection(part, "force_merge", "_forcemerge", **({"max_segments": most} if most else {}))
@@ -265,7 +277,7 @@ def snapshot(make: TrackConversion, part: ImportedObject, name: str) -> list[For
 
 
 def field_capabilities(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-    """Convert a field-caps request."""
+    """Convert a field-caps request to a GET request; the default is all fields."""
     fields = part.get("fields", "*")
     (form,) = make.request(part, "GET", f"/{make.target(part)}/_field_caps")
     wanted = fields if isinstance(fields, str) else ",".join(map(str, fields))
@@ -297,7 +309,7 @@ def raw(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
 def call(
     method: str, path: str, key: str, behind: str = ""
 ) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
-    """Return a converter to a request for `path` plus the name in `key` and the suffix `behind`.
+    """Return a converter to a request for `path`/NAME and the suffix `behind`; the operation's `key` holds NAME.
 
     The body is optional. A PUT records the object as created, so that a later deletion is imported.
     """
@@ -314,7 +326,7 @@ def call(
 
 
 def removal(path: str, key: str) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
-    """Return a converter to a DELETE request for `path` plus the name in `key`.
+    """Return a converter to a DELETE request for `path`/NAME; the operation's `key` holds NAME.
 
     The deletion is reported as not imported unless an operation created the object.
     """

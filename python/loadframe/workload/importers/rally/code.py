@@ -73,7 +73,7 @@ class Budget:
     seconds: float = 15.0
 
     def share(self, sources: int) -> float:
-        """Return the seconds for the next source when `sources` are left and share the rest equally."""
+        """Return the seconds for the next source if `sources`, at least 1, share the remaining seconds equally."""
         return self.seconds / sources
 
 
@@ -90,7 +90,10 @@ class RefusedError(PermissionError):
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Return the names that a track's code registers as literals, by kind; empty lists if it does not parse."""
+    """Return the names that a track's code registers as literals, by kind; empty lists if it does not parse.
+
+    Does not run the code. BadInput if the file cannot be read.
+    """
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     try:
         tree = ast.parse(text_of(file))
@@ -171,7 +174,7 @@ class _Registry:
         self.workload_processor.append(type(processor).__name__)
 
     def register_standard_value_source(self, operation: str, field: str, _source: Any) -> None:
-        """Record a source of random query values, which OpenSearch Benchmark uses only with --randomization-enabled."""
+        """Record `OPERATION (FIELD)`. OpenSearch Benchmark uses its random values only with --randomization-enabled."""
         self.standard_value_source.append(f"{operation} ({field})")
 
     def register_query_randomization_info(self, operation: str, *_: Any, **__: Any) -> None:
@@ -179,7 +182,10 @@ class _Registry:
         self.query_randomization_info.append(operation)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that records a registration of an unknown kind."""
+        """Return a function that records a registration of an unknown kind with its first argument.
+
+        AttributeError for a name that does not start with `register_`.
+        """
         if not name.startswith("register_"):
             raise AttributeError(name)
         return lambda *arguments, **_: self.other.append(" ".join([name, *(str(one) for one in arguments[:1])]))
@@ -231,7 +237,7 @@ def _module(file: Path, folder: Path) -> dict[str, Any]:
 
 
 def _elapsed() -> float:
-    """Return wall-clock seconds, because a source that waits uses no CPU time."""
+    """Return monotonic wall-clock seconds from an arbitrary origin, because a source that waits uses no CPU time."""
     return time.monotonic()
 
 
@@ -272,16 +278,19 @@ def _draws(
 
 
 def _is_lost(first: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Return whether these requests cannot be imported, which makes further draws useless."""
+    """Return whether a request cannot be imported, which makes further draws useless.
+
+    This is so if its body is a text, or a parameter outside of VARY differs from the `first` request.
+    """
     fixed = {key: one for key, one in value.items() if one is not None and key not in VARY}
     fixed_before = {key: one for key, one in first.items() if one is not None and key not in VARY}
     return isinstance(value.get("body"), str) or fixed != fixed_before
 
 
 def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[dict[str, Any], int]:
-    """Return a request as a diff to the first one, or whole if that is shorter, with its length as JSON.
+    """Return a request as a diff to the first one, or whole if that is shorter, with its length as JSON in characters.
 
-    Requests of a source often share thousands of values.
+    `text` is the request as JSON. Requests of a source often share thousands of values.
     """
     changes = list(_changes(first, value, ()))
     length = len(json.dumps(changes))
@@ -305,13 +314,16 @@ def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[t
 
 
 def unpacked(packed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the original requests. They share common parts: do not modify them."""
+    """Return the original requests of packed ones; the first must be whole.
+
+    They share common parts: do not modify them.
+    """
     first = packed[0]["whole"] if packed else {}
     return [one["whole"] if "whole" in one else _changed(first, one["changes"]) for one in packed]
 
 
 def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> Any:
-    """Return a value with changes applied; copies only the containers on their paths."""
+    """Return a value with `changes` (path and new value) applied; copies only the containers on their paths."""
     inner: dict[str | int, list[tuple[Sequence[str | int], Any]]] = {}
     for path, new in changes:
         if not path:
@@ -326,7 +338,8 @@ def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> 
 def _draw_parameters(source: Any, wanted: DrawRequest, track: Any) -> Iterator[dict[str, Any]]:
     """Yield the parameters of successive requests of a source: a function or a class.
 
-    A class is partitioned, and its clients take turns; a client ends with StopIteration. A function never ends.
+    A class is partitioned by clients, which take turns; a client ends with StopIteration, and the iterator with the
+    last client. A function never ends. Exceptions of the track's code propagate.
     """
     if isinstance(source, FunctionType):
         while True:
@@ -407,7 +420,7 @@ def _object(entry: Mapping[str, Any], renamed: Mapping[str, str]) -> SimpleNames
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse audit events of forbidden actions, with RefusedError."""
+    """Raise RefusedError for audit events of network access, new processes and file changes; ignore other events."""
     what = _REFUSED.get(event)
     if what is None and event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
         what = "write files"

@@ -42,7 +42,7 @@ class Limits:
 
     @property
     def clock(self) -> int:
-        """Seconds of wall-clock time."""
+        """The limit of wall-clock time, in seconds."""
         return 30 + 2 * self.cpu
 
 
@@ -50,28 +50,40 @@ DEFAULT = Limits()
 
 
 def expand(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits = DEFAULT) -> dict[str, Any]:
-    """Run `template.expand` within limits; BadInput also if a limit is exceeded."""
+    """Render the track file `path` in a separate process within limits, and return it as data; see `template.expand`.
+
+    BadInput also if a limit is exceeded.
+    """
     request = {"job": "expand", "path": str(path), "root": str(root), "parameters": dict(parameters)}
     track: dict[str, Any] = _run_isolated(request, path, "the templates need", "fix their loops", limits)
     return track
 
 
 def locate(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits = DEFAULT) -> dict[str, str]:
-    """Run `template.locate` within limits; BadInput also if a limit is exceeded."""
+    """Return file and line of each part of a track, from a separate process within limits; see `template.locate`.
+
+    BadInput if a limit is exceeded.
+    """
     request = {"job": "locate", "path": str(path), "root": str(root), "parameters": dict(parameters)}
     places: dict[str, str] = _run_isolated(request, path, "the templates need", "fix their loops", limits)
     return places
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Run `code.registered` within limits. It parses the track's code without running it."""
+    """Return the names that a track's code registers, by kind, from a separate process; see `code.registered`.
+
+    The code is parsed, not run. BadInput if a default limit is exceeded.
+    """
     request = {"job": "registered", "path": str(file)}
     names: dict[str, list[str]] = _run_isolated(request, file, "parsing the file needs", "shorten it", DEFAULT)
     return names
 
 
 def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.DrawRequest], limits: Limits = DEFAULT) -> code.Ran:
-    """Run `code.run` within limits; BadInput also if a limit is exceeded."""
+    """Run a track's code in a separate process within limits; return its registrations and draws, as `code.run`.
+
+    Draws are in the order of `wanted`, with unpacked values. BadInput if the code does not load or exceeds a limit.
+    """
     request = {"job": "run", "path": str(file), "track": track, "wanted": [vars(one) for one in wanted]}
     ran = _run_isolated(request, file, "the code needs", "import the track without --allow-code", limits)
     draws = (code.Draws(**{**one, "values": code.unpacked(one["values"])}) for one in ran["draws"])
@@ -79,10 +91,10 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.DrawRequest]
 
 
 def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
-    """Run a job of `_answer` in a separate process within limits, and return its result.
+    """Run a job of `_answer` in a separate process within limits, and return its result. Blocks until the process ends.
 
-    BadInput if the job refuses its input, exceeds a limit, or crashes. `what` (such as `the code needs`) and `remedy`
-    are for these errors.
+    BadInput if the job refuses its input, exceeds a limit, or crashes. `path`, `what` (such as `the code needs`) and
+    `remedy` are for these errors.
     """
     # The output of the track's code is discarded. -P keeps Python from importing modules from the current folder, which
     # may be the track's.
@@ -124,12 +136,12 @@ def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, l
 
 
 def _out_of_memory(what: str, limits: Limits, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job that exceeds the memory limit; the other arguments are as of `_run_isolated`."""
+    """Return the error for a job that exceeds the memory limit; arguments as of `_run_isolated`."""
     return _exceeded(what, f"{limits.memory >> 20} MiB of memory", "--memory-limit", path, remedy)
 
 
 def _too_much(what: str, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job whose result is too large; the arguments are as of `_run_isolated`."""
+    """Return the error for a job whose result is too large; arguments as of `_run_isolated`."""
     return BadInput(f"{what} more than {ANSWER >> 20} MiB for the result", where=str(path), remedy=remedy)
 
 
@@ -146,7 +158,10 @@ _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
 
 
 def _main() -> None:
-    """Read a job from standard input, run it within its limits, and write the answer as JSON to standard output."""
+    """Read a job from standard input, run it within its limits, and write the answer as JSON to standard output.
+
+    Then end the process with status 0. Output of the job itself goes to standard error.
+    """
     request = json.load(sys.stdin)
     memory, cpu = request["memory"], request["cpu"]
     for kind, bound in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, ANSWER)):

@@ -38,7 +38,10 @@ class Operations:
         self.declared = declared
 
     def forms(self, part: ImportedObject, name: str) -> list[Form]:
-        """Return the forms of an operation: none if unsupported, several for several requests. Reports omissions."""
+        """Return the forms of an operation: none if unsupported, several for several requests. Reports omissions.
+
+        `name` is its name in the track, and its type if it has none. BadInput for invalid values.
+        """
         part.read_keys.update(_NO_MATTER)
         if self.leave_out_unknown(part, name):
             return []
@@ -53,7 +56,7 @@ class Operations:
         return forms
 
     def leave_out_unknown(self, part: ImportedObject, name: str) -> bool:
-        """Report an operation of an unknown type; return whether it is one."""
+        """Return whether an operation is of an unknown type; if so, report it."""
         kind = part.text("operation-type", name)
         if kind in _KINDS:
             return False
@@ -124,7 +127,7 @@ def _bulk_options(make: TrackConversion, part: ImportedObject) -> Form:
 
 
 def _conflicts(part: ImportedObject) -> Form:
-    """Return the conflict options of a bulk operation, with percentages converted to fractions.
+    """Return the conflict options of a bulk operation, with percentages converted to fractions; empty without any.
 
     BadInput for invalid options.
     """

@@ -57,7 +57,7 @@ class Task:
     def measured(self) -> bool:
         """Whether it is measured, such as a search, rather than preparation, such as a bulk request.
 
-        A plain request counts by its path.
+        A plain request is measured if its path is that of a search, an SQL or ES|QL query, or `_field_caps`.
         """
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
@@ -87,7 +87,10 @@ class Schedule:
         self._tasks: list[list[Task]] = []
 
     def read(self, challenge: ImportedObject) -> None:
-        """Convert a challenge's schedule; BadInput, with its place, if no task can be imported."""
+        """Convert a challenge's schedule to `operations` and `phases`; report tasks that are not imported.
+
+        BadInput, with its place, if no task can be imported.
+        """
         for entry in self.track.entries(challenge, "schedule", "task"):
             try:
                 if "parallel" in entry.data:
@@ -111,7 +114,8 @@ class Schedule:
     def _read(self, entry: ImportedObject, around: dict[str, Any]) -> list[Task]:
         """Return the tasks of a schedule entry, one for each form of its operation; report unsupported parts.
 
-        `around` has the keys that the entry inherits from its group of parallel tasks.
+        `around` has the keys that the entry inherits from its group of parallel tasks; its own keys take precedence.
+        Empty for an unsupported operation. BadInput for an invalid entry.
         """
         part = ImportedObject(around | entry.data, entry.where)
         part.read_keys.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
@@ -145,7 +149,11 @@ class Schedule:
         return tasks
 
     def _task(self, part: ImportedObject, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
-        """Return a task; adds its operation. `drawn` is the number of requests of a finite parameter source, else 0."""
+        """Return a task for the entry `part`; adds its operation. BadInput for invalid numbers.
+
+        `operation` is the operation's name in the track, `where` its place. `drawn` is the number of requests of a
+        finite parameter source, else 0. In test mode, the task has no warm-up, at most 10 s and one request per client.
+        """
         clients = max(1, part.whole("clients", 1))
         # Without iterations, a task ends with its parameter source. Iterations count per client.
         requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients
@@ -180,7 +188,10 @@ class Schedule:
         return key
 
     def _leave_out_twins(self) -> None:
-        """Remove and report operations that equal another only because parts of them are not imported."""
+        """Remove and report operations that equal another only because different parts of them are not imported.
+
+        Also removes them from phases, and phases without other operations.
+        """
         dropped = {key: self.make.make.dropped.get(name, []) for key, name in self._named.items()}
         for key in [key for key, lost in dropped.items() if lost]:
             form = self.operations[key]
@@ -198,7 +209,10 @@ class Schedule:
             self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
-        """Return the load model of a task as keys of a stream: clients, or rate and arrivals, with their ramp."""
+        """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
+
+        `name` is the task's, for reports. In test mode, there is no rate and no ramp.
+        """
         rate = self._rate(part, name, form)
         ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
         if rate is None:
@@ -248,7 +262,10 @@ class Schedule:
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _parallel(self, part: ImportedObject) -> None:
-        """Add one phase for tasks that run in parallel, each as a stream; report unsupported parts."""
+        """Add one phase for tasks that run in parallel, each as a stream; report unsupported parts.
+
+        A single task gets an ordinary phase; without importable tasks, there is none.
+        """
         part.read_keys.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
         tasks = []
@@ -288,7 +305,7 @@ class Schedule:
         self._add("-".join(names)[:60], tasks, {**end, **self._warmup(tasks), "streams": streams})
 
     def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
-        """Return the warm-up of parallel tasks: the longest one; report differing ones."""
+        """Return the key `warmup` of a phase for parallel tasks, the longest one; empty for 0 s. Report differences."""
         longest = max(task.warmup for task in tasks)
         if len({task.warmup for task in tasks}) > 1:
             names = ", ".join(task.name for task in tasks)
@@ -301,7 +318,10 @@ class Schedule:
         self._tasks.append(tasks)
 
     def _prepare(self) -> None:
-        """Mark the phases before the first measured one as preparing."""
+        """Mark the phases before the first measured one as preparing.
+
+        Without a measured phase, mark those before the first that reads a corpus, and none without such a phase.
+        """
         for attribute in ("measured", "reads"):
             matches = [any(getattr(task, attribute) for task in tasks) for tasks in self._tasks]
             if any(matches):
@@ -312,21 +332,24 @@ class Schedule:
 
 
 def _end_of(task: Task) -> dict[str, Any]:
-    """Return the end condition of a task as keys of a phase or stream."""
+    """Return the end condition of a task as keys of a phase or stream: duration, end of the corpus, or requests."""
     if task.duration:
         return {"duration": f"{task.duration:.15g}s"}
     return {"until": "exhausted"} if task.reads else {"requests": task.requests}
 
 
 def _label(task: ImportedObject) -> str:
-    """Return the name of a task for messages."""
+    """Return the name of a task for messages, else the name of its operation, else `(unnamed)`."""
     operation = task.data.get("operation")
     named = operation.get("name", operation.get("operation-type")) if isinstance(operation, dict) else operation
     return str(task.data.get("name", named) or "(unnamed)")
 
 
 def _by_clients(task: ImportedObject, procedure: ImportedObject) -> list[ImportedObject]:
-    """Return a task, repeated for each entry of its `clients_list` (OpenSearch Benchmark)."""
+    """Return a task as a list of one, or a copy for each entry of its `clients_list` (OpenSearch Benchmark).
+
+    The copies are named after the challenge `procedure` and the number of clients. BadInput if it is not a list.
+    """
     if "clients_list" not in task.data:
         return [task]
     numbers = task.listed("clients_list")
@@ -339,7 +362,10 @@ def _by_clients(task: ImportedObject, procedure: ImportedObject) -> list[Importe
 
 
 def choose(track: ImportedObject, wanted: str | None) -> ImportedObject:
-    """Return a challenge by name, or the default one; BadInput for an unknown name, and without a default."""
+    """Return the challenge `wanted`, or for None the default or only one; BadInput if the track lacks it.
+
+    A top-level schedule counts as the challenge `default`. Several challenges without a default are refused.
+    """
     challenges = [
         *track.parts("challenges"),
         *track.parts("test_procedures"),

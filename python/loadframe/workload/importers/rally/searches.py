@@ -21,14 +21,14 @@ _DEFAULT_SIZE = 10
 
 
 def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a search; with `pages` it is a scroll, as in Rally."""
+    """Convert a search of one page; with `pages`, it becomes a scroll, as in Rally."""
     if part.get("pages") is not None:
         return scroll(make, part, name)
     return _one_page(make, part, name)
 
 
 def scroll(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a scroll."""
+    """Convert a scroll to a `scroll` form; of a search of more than one index, only one page is imported."""
     return _paged(make, part, name, "scroll", {})
 
 
@@ -108,7 +108,7 @@ def sql(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
 
 
 def esql(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-    """Convert an ES|QL query."""
+    """Convert an ES|QL query to an `esql` form, with its filter and query parameters."""
     body = {key: value for key, value in part.mapping("body").items() if key != "query"}
     if query_filter := part.mapping("filter"):
         body["filter"] = query_filter
@@ -133,7 +133,7 @@ def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
 
 
 def _pages(part: ImportedObject) -> int | None:
-    """Return the number of pages, or None for all."""
+    """Return the number of pages, at least 1, or None for all, the default. BadInput for other values."""
     return None if part.get("pages", "all") == "all" else max(1, part.whole("pages", 1))
 
 
@@ -157,13 +157,16 @@ def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, mo
 
 
 def _report_parameters(make: TrackConversion, part: ImportedObject, name: str) -> None:
-    """Report the query parameters of an operation as not imported."""
+    """Report the query parameters of an operation as not imported. BadInput for a mapping as a value."""
     for key in make.parameters(part):
         make.leave_out(name, f"the query parameter {key}")
 
 
 def _first_page(make: TrackConversion, part: ImportedObject, name: str, why: str) -> list[Form]:
-    """Convert a search of one page; report one of several pages as not imported, with the reason `why`."""
+    """Convert a search of one page; report one of several pages as not imported, with the reason `why`.
+
+    The list is then empty.
+    """
     part.read_keys.update(("pages", "with-point-in-time-from"))
     if part.data.get("pages") == 1:
         return _one_page(make, part, name)
@@ -202,7 +205,7 @@ def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Fo
 
 
 def _asserted(make: TrackConversion, part: ImportedObject, name: str) -> Form:
-    """Convert assertions on the number of hits; report other assertions as not imported."""
+    """Return the key `assert` for assertions on the number of hits, if any; report other assertions as not imported."""
     asserted: dict[str, int] = {}
     for assertion in part.parts("assertions"):
         terms = [assertion.get(key) for key in ("property", "condition", "value")]
@@ -264,7 +267,7 @@ def _report_id_field(make: TrackConversion, part: ImportedObject, name: str, ins
 
 
 def _admit_id(make: TrackConversion, collection: str) -> None:
-    """Add the field `id` to a strict mapping, and report it."""
+    """Add the field `id` to the collection's mapping if it is strict and lacks it, and report it."""
     definition = make.track.collections[collection].get("elasticsearch", {})
     mappings = definition.get("mappings", {})
     properties = mappings.get("properties", {}) if isinstance(mappings, dict) else {}
@@ -283,9 +286,9 @@ class _Source:
 
 
 def _data_set(part: ImportedObject, prefix: str) -> tuple[str, str, str]:
-    """Return format, path and corpus of a vector data set; empty texts for missing keys. BadInput for path and corpus.
+    """Return format, path and corpus of a vector data set; empty texts for missing keys.
 
-    `prefix` stands before the keys, such as `neighbors_`.
+    `prefix` stands before the keys, such as `neighbors_`. BadInput for a path together with a corpus.
     """
     keys = [f"{prefix}data_set_{key}" for key in ("format", "path", "corpus")]
     part.read_keys.update((*keys, f"{prefix}data_set_name"))
@@ -330,7 +333,8 @@ def _source(make: TrackConversion, part: ImportedObject, prefix: str, inside: st
 def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a search for the nearest neighbours of a data set's vectors, with recall if it has ground truth.
 
-    An operation without a data set becomes an ordinary search.
+    Records the number of its requests in `make.ends`, and adds the corpus of queries. An operation without a data set
+    becomes an ordinary search. BadInput for both `k` and a distance or score, or neither.
     """
     if not any(key.startswith("data_set_") for key in part.data):
         return search(make, part, name)
@@ -368,7 +372,10 @@ def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> lis
 
 
 def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose hits include ids, which recall needs; report the keys that are removed for it."""
+    """Return a body whose hits include ids, which recall needs, and without `_source: false`.
+
+    Reports `stored_fields: _none_`, which it removes.
+    """
     if body.get("stored_fields") == "_none_":
         make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
         body = {key: value for key, value in body.items() if key != "stored_fields"}
@@ -398,7 +405,10 @@ def _around(part: ImportedObject, field: str, near: dict[str, Any], kind: Any, f
 
 
 def _neighbors(make: TrackConversion, part: ImportedObject, name: str, k: int) -> str | None:
-    """Return the column with the ids of true neighbours; None, with the reason reported, if recall cannot use it."""
+    """Return the column with the ids of true neighbours; None, with the reason reported, if recall cannot use it.
+
+    None also if the operation turns recall off. `k` is 0 for a search by distance or score.
+    """
     wanted = part.flag("calculate-recall", True)
     _report_id_field(make, part, name, "recall compares `_id`, which is the number of the vector")
     kind, path, corpus = _data_set(part, "neighbors_")
@@ -442,7 +452,7 @@ def _add_query_vector(
 
 
 def _requests(make: TrackConversion, part: ImportedObject, name: str) -> int:
-    """Return the number of requests for a data set, and report a default number."""
+    """Return the number of requests for a data set: vectors times repetitions. Report the default of 10,000 vectors."""
     count = part.whole("num_vectors", -1, least=-1)
     if count <= 0:
         count = _UNKNOWN
@@ -460,7 +470,10 @@ def warm_up(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
 
 
 def train_model(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-    """Convert the training of a model: the request, and a wait for its completion."""
+    """Convert the training of a model to two forms: the request, and a wait for its completion.
+
+    Records the model as created, so that a later deletion is imported.
+    """
     model = part.text("model_id")
     make.note(f"{_KNN}/models", model)
     (begin,) = make.request(part, "POST", f"{_KNN}/models/{model}/_train", part.mapping("body"))

@@ -42,7 +42,10 @@ class Sources:
     ran: list[str] = field(default_factory=list)
 
     def read(self, folder: Path, wanted: list[DrawRequest], *, allowed: bool) -> None:
-        """Read the code in a track's folder, or run it if allowed; report registrations that are not imported."""
+        """Read the code in a track's folder, or run it if allowed; report registrations that are not imported.
+
+        If run, the requests drawn for `wanted` are added to `drawn`; BadInput if the code fails.
+        """
         for name in (name for name in FILES if (folder / name).is_file()):
             file = folder / name
             if allowed:
@@ -107,7 +110,7 @@ class Sources:
             self.track.remark(f"{count}, because the number of requests of the task is unknown.")
 
     def _keep(self, name: str, rows: "_Rows") -> None:
-        """Add a file and a corpus with the requests of an operation, and the variables that read from it."""
+        """Add a file and a corpus with the requests of the operation `name`, and the variables that read from it."""
         corpus = name_of(f"{name}-requests", self.track.corpora)
         file = f"{self.folder}/{corpus}.ndjson"
         self.files[file] = rows.lines()
@@ -119,8 +122,9 @@ class Sources:
     def _folded(self, values: list[Any], name: str, rows: "_Rows | None") -> Any:
         """Return the values of one place in all requests as one value: constant, or with placeholders of variables.
 
-        Objects with equal keys and lists of equal length are compared part by part. Adds a variable for each place that
-        differs: with `rows`, one that reads a column there, else one that lists the values.
+        `values` has one entry per request. Objects with equal keys and lists of equal length are compared part by part.
+        Adds a variable, named after `name`, for each place that differs: with `rows`, one that reads a column there,
+        else one that lists the values.
         """
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
@@ -146,12 +150,12 @@ class _Rows:
     holes: dict[str, str] = field(default_factory=dict)
 
     def add(self, values: list[Any]) -> str:
-        """Add a column and return its name."""
+        """Add a column with one value per request, and return its name: `v1`, `v2`, ..."""
         self.columns.append(values)
         return f"v{len(self.columns)}"
 
     def lines(self) -> list[str]:
-        """Return one JSON object per request."""
+        """Return one JSON object per request, in order, with the values by column name."""
         names = [f"v{number}" for number in range(1, len(self.columns) + 1)]
         rows = zip(*self.columns, strict=True)
         return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
@@ -193,7 +197,10 @@ def required_sources(
 
 
 def _needed(task: Mapping[str, Any], clients: int) -> int:
-    """Return the number of requests of a task including warm-up; a default if it is unknown."""
+    """Return the number of requests of a task including warm-up, at least 200; 10,000 if it is unknown.
+
+    It follows from the iterations per client, else from the seconds and the rate.
+    """
 
     def number(key: str) -> float:
         value = task.get(key)

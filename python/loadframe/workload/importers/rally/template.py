@@ -83,7 +83,7 @@ def _below_home(folder: Path) -> list[Path]:
 
 
 def _holds_several(folder: Path) -> bool:
-    """Return whether a folder has several folders of tracks."""
+    """Return whether a folder has several folders of tracks; False if it cannot be read."""
     try:
         tracks = [inner for inner in folder.iterdir() if any((inner / name).is_file() for name in TRACKS)]
     except OSError:
@@ -236,7 +236,7 @@ class Templates:
         return {part: place for part, place in located_parts.items() if place is not None}
 
     def check_parameters(self) -> None:
-        """Refuse parameters that no template uses; call it after rendering."""
+        """Refuse parameters that no template uses, with BadInput; call it after rendering."""
         for name in self.parameters:
             if name not in self.used_names:
                 remedy = did_you_mean(name, self.used_names)
@@ -287,7 +287,7 @@ class Templates:
         return "".join(pieces)
 
     def _assembled(self, path: Path, around: tuple[Path, ...]) -> list[_Chunk]:
-        """Return a file's text with collected parts inserted.
+        """Return a file's text in pieces, with collected parts inserted.
 
         `around` are the files that collect it. BadInput for recursion, and for too many parts.
         """
@@ -313,7 +313,10 @@ class Templates:
         return marked(text, len(self._marked) - 1)
 
     def _included(self, name: str) -> tuple[str, str, None] | None:
-        """Return text and path of an included or imported template; None if it does not exist."""
+        """Return text, path and None for an included or imported template; None if it does not exist.
+
+        `name` is relative to the track's folder. BadInput for a file outside of the root folder.
+        """
         path = self.inside(self.folder / name)
         return (self._read(path), str(path), None) if path.is_file() else None
 
@@ -332,7 +335,7 @@ class Templates:
         return [os.path.relpath(path.resolve(), self.folder) for path in self._files(self.folder, pattern)]
 
     def inside(self, path: Path) -> Path:
-        """Return a path below the root folder; BadInput for a path outside or a hidden one.
+        """Return `path` unchanged if it is below the root folder; BadInput for a path outside or a hidden one.
 
         A JSON file may start with a dot, as system templates do; its folders must not.
         """
@@ -377,7 +380,10 @@ def _line(traceback: TracebackType | None) -> int:
 
 
 def _where(chunks: list[_Chunk], line: int) -> str:
-    """Return the original file and line of a line of the assembled template."""
+    """Return the original `file:line` of a line, from 1, of the assembled template.
+
+    For a line beyond the end, return the last file alone.
+    """
     at = 1
     for chunk in chunks:
         lines = chunk.text.count("\n")
@@ -401,7 +407,7 @@ def _instant(value: Any, date_format: str) -> datetime:
 
 
 def _days_ago(start: Any, end: Any, date_format: str = "%d-%m-%Y") -> int:
-    """Return the whole days from `start` to `end` (as in `_instant`): the filter `days_ago` of templates."""
+    """Return the whole days from `start` to `end` (as in `_instant`), rounded down: the filter `days_ago`."""
     return (_instant(end, date_format) - _instant(start, date_format)).days
 
 
@@ -420,7 +426,7 @@ def _version_between(version: str, first: str, last: str) -> bool:
 
 
 def _end_date(start: Any, duration_days: int = 1, date_format: str = "%Y-%m-%d") -> str:
-    """Return the date `duration_days` after `start`, as a text: the filter `get_end_date` of templates."""
+    """Return the date `duration_days` after `start`, as text in `date_format`: the filter `get_end_date`."""
     return (_instant(start, date_format) + timedelta(days=duration_days)).strftime(date_format)
 
 
@@ -453,7 +459,10 @@ def expand(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, A
 
 
 def locate(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return file and line of each part of a track, by its path in messages, such as `, operations[2]`."""
+    """Return file and line of each part of a track, by its path in messages, such as `, operations[2]`.
+
+    Empty if rendering fails. Time and memory are unlimited here; use `isolated.locate` for untrusted tracks.
+    """
     return Templates(path.parent, root, parameters).places(path)
 
 

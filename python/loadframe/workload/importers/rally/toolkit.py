@@ -26,11 +26,11 @@ class ParamSource:
         self.kwargs = kwargs
 
     def partition(self, _index: int, _total: int) -> "ParamSource":
-        """Return the source for one client."""
+        """Return this source itself, which all clients share."""
         return self
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of a request."""
+        """Return the operation's parameters: the same mapping for each request."""
         return self._params
 
     def _client_params(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class SearchParamSource(ParamSource):
         self.query_params = dict(params)
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of a request."""
+        """Return `query_params`, the same mapping for each request."""
         return self.query_params
 
 
@@ -62,7 +62,7 @@ class _TemplateSource(ParamSource):
         self.template_definitions = [one for one in definitions if wanted is None or one[0] == wanted]
 
     def params(self) -> dict[str, Any]:
-        """Return the templates to create."""
+        """Return the selected templates, as pairs under `templates`, and the operation's `request-params`."""
         return {"templates": self.template_definitions, "request-params": self._params.get("request-params", {})}
 
 
@@ -93,7 +93,10 @@ class _Hollow(ModuleType):
     """A module that provides any attribute: a class for capitalized names, otherwise a module."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return a working parameter source by its name, else a class or module that does nothing, and keep it."""
+        """Return a working parameter source by its name, else a class or module that does nothing, and keep it.
+
+        AttributeError for names that start with two underscores.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _REAL:
@@ -113,7 +116,7 @@ def _anything(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _hollow(name: str) -> ModuleType:
-    """Return a stub module of this name, created and registered once."""
+    """Return the module of this name in `sys.modules`; if there is none, add a stub module."""
     if name not in sys.modules:
         module = _Hollow(name)
         module.__path__ = []

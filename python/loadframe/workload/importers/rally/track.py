@@ -43,7 +43,7 @@ def _number(value: Any) -> float:
 
 
 def _fits(name: str, body: Mapping[str, Any]) -> bool:
-    """Return whether a template applies to an index name."""
+    """Return whether a template's patterns, with shell wildcards such as `*`, match an index name."""
     patterns = body.get("index_patterns", body.get("template"))
     listed = patterns if isinstance(patterns, list) else [patterns]
     return any(isinstance(pattern, str) and fnmatchcase(name, pattern) for pattern in listed)
@@ -141,23 +141,29 @@ class Track:
             self.left_out.append(entry)
 
     def refuse(self, name: str, error: BadInput) -> None:
-        """Report a part that is not imported because of an error, with file and line."""
+        """Report the part `name` as not imported because of an error, with file and line."""
         self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
 
     def leave_out_key(self, name: str, key: str, part: ImportedObject) -> None:
-        """Report a key that is not imported; for a likely typo, with its line and a suggestion."""
+        """Report an unread key of `part` as not imported; for a likely typo, with its line and a suggestion.
+
+        `name` describes the part in the report, such as `operation search`.
+        """
         meant = _nearest(key, part.read_keys - part.data.keys())
         slip = f", did you mean {meant!r}? ({self.place(f'{part.where}, {key}')})" if meant else ""
         self.leave_out(f"{name}: {key}{slip}")
 
     def unknown(self, kind: str, known: Iterable[str], where: str) -> str:
-        """Return the message for an operation of an unknown type or an undeclared name."""
+        """Return the message for an unknown operation type or name `kind`, with a `known` one if it is similar.
+
+        `where` is the operation's place.
+        """
         meant = _nearest(kind, known)
         slip = f"; did you mean {meant!r}? ({self.place(where)})" if meant else ""
         return f"unsupported type {kind}{slip}"
 
     def place(self, where: str) -> str:
-        """Return file and line of a part of the track, or the part itself if they are unknown."""
+        """Return `file:line` of a part of the track, or of the nearest part around it; `where` itself if unknown."""
         path = where.removeprefix(self.part.where)
         if path == where or not path:
             return where
@@ -188,7 +194,7 @@ class Track:
                 self.refuse(f"{what} {index + 1}", error)
 
     def remark(self, words: str) -> None:
-        """Add a paragraph to the head of the file, once."""
+        """Add a paragraph to the head of the workload file, once."""
         if words not in self.remarks:
             self.remarks.append(words)
 
@@ -210,11 +216,15 @@ class Track:
                     self.refuse(f"{what} {part.data.get('name', '')}".rstrip(), error)
 
     def only_collection(self) -> str | None:
-        """Return the only collection, which applies if none is named; None if there are several."""
+        """Return the only collection, which applies if none is named; None if there are several or none."""
         return next(iter(self.collections)) if len(self.collections) == 1 else None
 
     def collection(self, name: str) -> str:
-        """Add a collection if the track does not declare it, and return its name."""
+        """Add a collection if the track does not declare it, and return its name.
+
+        Its definition is that of the matching templates; if none matches, this is reported and the store's defaults
+        apply.
+        """
         if name not in self.collections:
             definition = shape(name, self.templates)
             if definition is None:
@@ -277,7 +287,7 @@ class Track:
     def _documents(
         self, name: str, documents: ImportedObject, whole: Mapping[str, Any], with_actions: bool | None
     ) -> None:
-        """Add a corpus for a file of documents, and its target index. BadInput for contradictory index names.
+        """Add a corpus for a file of documents, and its entry in `sets`. BadInput for contradictory index names.
 
         `name` is the corpus, `whole` its keys for all files, and `with_actions` its default for action lines.
         """
@@ -324,7 +334,10 @@ class Track:
         return {"files": ["${data}/" + literal(source)]}
 
     def file_of(self, documents: DocumentSet) -> str:
-        """Return the file of a corpus; for a URL, its parameter, whose default becomes the URL."""
+        """Return the path of a corpus's first file; for a URL, the placeholder of its parameter.
+
+        That parameter's default becomes the URL.
+        """
         source = self.corpora[documents.corpus]
         if "files" in source:
             return str(source["files"][0])
@@ -333,7 +346,7 @@ class Track:
         return parameter
 
     def file_parameter(self, name: str, path: str) -> str:
-        """Add a parameter whose default is a path, and return its placeholder."""
+        """Return the placeholder of a parameter with a path as its default; add it, named after `name`, if needed."""
         stem = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
         taken = [key for key, value in self.parameters.items() if value != path]
         key = next(key for key in (stem, *(f"{stem}_{n}" for n in range(2, 10**6))) if key not in taken)
@@ -341,12 +354,16 @@ class Track:
         return f"${{{key}}}"
 
     def is_path(self, parameter: str) -> bool:
-        """Return whether the default of a parameter is a local file."""
+        """Return whether the default of a parameter is a path: neither empty nor a URL. The file need not exist."""
         value = str(self.parameters[parameter])
         return bool(value) and not value.startswith(("https://", "http://"))
 
     def limited(self, wanted: int, count: int | None) -> dict[str, int]:
-        """Return the `documents` key of a corpus limited to `wanted` documents (below 1: no limit)."""
+        """Return the `documents` key of a corpus limited to `wanted` documents (below 1: no limit); empty if unlimited.
+
+        `count` is the declared number of documents, None if unknown. The smallest limit applies; in test mode also
+        1,000.
+        """
         limits = [
             limit for limit in (wanted if wanted > 0 else None, count, SMALL if self.test_mode else None) if limit
         ]
@@ -372,7 +389,10 @@ class Track:
         return key
 
     def share(self, documents: DocumentSet, percent: float) -> str:
-        """Add a corpus with the first `percent` of some documents, whose number must be known; return its name."""
+        """Return the name of a corpus with the first `percent` (0 to 100) of some documents; add it if it is new.
+
+        It has at least one document. The number of `documents` must be known.
+        """
         key = (documents.corpus, percent)
         if key not in self.shares:
             self.shares[key] = name_of(f"{documents.corpus}-{percent:.15g}-percent", self.corpora)
@@ -381,7 +401,7 @@ class Track:
         return self.shares[key]
 
     def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
-        """Yield the document files of the named corpora and indices; an empty list selects all."""
+        """Yield the document files of the named corpora and target indices, in file order; an empty list means all."""
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
@@ -393,7 +413,7 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the number of documents of the largest corpus; `ALL` if one has no limit, or there is none."""
+    """Return the number of documents of the largest corpus; `ALL` if one lacks a limit, or without corpora."""
     return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
 
 
@@ -412,7 +432,7 @@ def _first_index(path: Path) -> str | None:
 
 
 def _small(file: str) -> str:
-    """Return the name of the file for Rally's test mode, such as `documents-1k.json.bz2` for `documents.json.bz2`."""
+    """Return the name of a file for Rally's test mode, such as `documents-1k.json.bz2` for `documents.json.bz2`."""
     stem, _, packed = file.rpartition(".") if file.endswith(_COMPRESSED) else (file, "", "")
     before, dot, ending = stem.rpartition(".")
     name = f"{before}-1k{dot}{ending}" if dot and "/" not in ending else f"{stem}-1k"
@@ -451,16 +471,16 @@ class TrackConversion:
         self.made.setdefault(kind, set()).add(name)
 
     def has_made(self, kind: str, name: str) -> bool:
-        """Return whether an earlier operation creates an object."""
+        """Return whether an earlier operation creates an object; arguments as of `note`."""
         return name in self.made.get(kind, ())
 
     def leave_out(self, name: str, what: str) -> None:
-        """Record a part of an operation that is not imported, and report it."""
+        """Record a part (`what`) of the operation `name` that is not imported, and report it."""
         self.drop(name, what)
         self.track.leave_out(f"operation {name}: {what}")
 
     def drop(self, name: str, what: str) -> None:
-        """Record a part of an operation that is not imported, without reporting it."""
+        """Record a part (`what`) of the operation `name` that is not imported, without reporting it."""
         dropped = self.dropped.setdefault(name, [])
         if what not in dropped:
             dropped.append(what)
@@ -484,7 +504,10 @@ class TrackConversion:
         return isinstance(target, Hole) or target in self.track.collections or self.has_made("index", target)
 
     def parameters(self, part: ImportedObject) -> dict[str, Any]:
-        """Return the query parameters of an operation, lists joined by commas. BadInput for a mapping."""
+        """Return an operation's query parameters (`request-params`), lists joined by commas.
+
+        BadInput for a mapping as a value.
+        """
         parameters = {}
         for key, value in part.mapping("request-params").items():
             if isinstance(value, dict):
@@ -504,7 +527,8 @@ class TrackConversion:
     def on_collection(self, part: ImportedObject, kind: str, path: str, **more: Any) -> list[Form]:
         """Return a form of `kind` with the keys `more`, as a list of one.
 
-        For other targets than a collection, and with query parameters, it is a plain POST request to TARGET/`path`.
+        For a target that is not a collection, and with query parameters, it is a plain POST request to TARGET/`path`,
+        without `more`.
         """
         target = self.target(part)
         if self.is_collection(target) and not part.data.get("request-params"):

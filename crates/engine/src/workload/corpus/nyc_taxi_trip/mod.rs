@@ -174,7 +174,7 @@ impl NycTaxiTrip {
         }
     }
 
-    /// Appends a time, given in seconds since the start of 2015, as `2015-01-31 12:30:00`.
+    /// Appends a time, given in seconds since the start of 2015, as `2015-01-31 12:30:00`; panics after 2016-01-01.
     fn push_time(&self, out: &mut Vec<u8>, second: u64) {
         let time = second % DAY;
         out.extend_from_slice(&self.dates[(second / DAY) as usize]);

@@ -51,6 +51,7 @@ fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
 }
 
 /// Creates the generator named `name`; the error for an unknown name suggests the nearest one.
+/// Also fails for options that the generator does not accept.
 pub fn generator(name: &str, order: &GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError> {
     match GENERATORS.iter().find(|(known, _)| *known == name) {
         Some((_, new)) => new(order),

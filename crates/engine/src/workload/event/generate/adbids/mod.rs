@@ -209,7 +209,7 @@ impl Adbids {
         }
     }
 
-    /// Appends a win or a click as JSON.
+    /// Appends a win (if it has a price) or a click as JSON.
     fn push_later(&mut self, Pending { time, bid, price }: Pending, out: &mut Vec<u8>) {
         let kind: &[u8] = if price.is_some() { b"win" } else { b"click" };
         out.extend_from_slice(b"{\"type\":\"");
