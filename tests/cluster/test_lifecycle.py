@@ -357,6 +357,35 @@ def test_a_rack_is_killed_as_a_whole_and_its_nodes_come_back_to_it(toy, state):
     assert not servers(state)
 
 
+def test_nodes_that_ended_before_the_kill_of_their_rack_failed_have_an_event(toy, monkeypatch):
+    toy.knows_racks = True
+    events = []
+    with Cluster.start(ClusterSpec(store="toy", nodes=2, racks=("left",))) as cluster, cluster.telling(events.append):
+
+        def fail() -> None:
+            raise LoadframeError("the machine does not answer")
+
+        monkeypatch.setattr(cluster.nodes[1].process, "kill", fail)
+        with pytest.raises(LoadframeError, match="does not answer"):
+            cluster.kill("left")
+        assert [node.state for node in cluster.nodes] == [State.KILLED, State.SETTLED]
+        assert [(event.kind, event.nodes) for event in events] == [("node killed", ("node-0",))]
+
+
+def test_the_time_of_a_kill_is_that_of_the_signal(cluster, monkeypatch):
+    process, events, ended = type(cluster.nodes[0].process), [], []
+    kill = process.kill
+
+    def kill_and_wait(self: LocalProcess) -> None:
+        kill(self)
+        ended.append(time.monotonic())
+
+    monkeypatch.setattr(process, "kill", kill_and_wait)
+    with cluster.telling(events.append):
+        cluster.kill("node-0")
+    assert events[-1].monotonic <= ended[0]
+
+
 def test_a_killed_node_is_a_deviation_until_it_is_mended(cluster):
     events = []
     with cluster.telling(events.append):

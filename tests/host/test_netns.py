@@ -255,6 +255,17 @@ def test_the_link_of_a_restarted_node_outlives_the_supervisor_of_its_killed_proc
     assert not Path("/sys/class/net", again.link.name).exists()
 
 
+def test_a_start_that_fails_leaves_neither_link_nor_bridge(tmp_path):
+    host = NetnsHost()
+    address = host.address_of(0)
+    bridge = f"lf{address.split('.')[2]}"
+    assert Path("/sys/class/net", bridge).exists()
+    command = Command("loadframe-test-missing", ("/missing",), {}, tmp_path, tmp_path / "log", address=address)
+    with pytest.raises(LoadframeError, match="could not run /missing"):
+        host.start(command, Limits())
+    assert not [link for link in os.listdir("/sys/class/net") if link.startswith(bridge)]
+
+
 def test_a_process_that_is_found_again_has_its_link_again(nodes):
     _, process = nodes[1]
     again = NetnsHost().find(process.record())

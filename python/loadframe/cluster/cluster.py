@@ -447,17 +447,21 @@ class Cluster(ClusterView):
         killed = {node.name: State.KILLED for node in nodes}
         # First, so that no other thread or command takes the end of the process for a failure of the store.
         self._set_states(nodes, killed)
+        # The nodes end at the signals, some time before their descendants have ended and `Process.kill` returns.
+        event = ClusterEvent(event_kinds.KILLED, tuple(killed), {} if [*killed] == [name] else {"rack": name})
         try:
             for process in processes.values():
                 process.kill()
         except BaseException:
             running = {node.name: node.state for node in nodes if processes[node.name].alive()}
             self._set_states(nodes, killed | running)
+            ended = tuple(node for node in killed if node not in running)
+            if ended:
+                self._emit(replace(event, nodes=ended))
             raise
         # Refuses a cluster that another command has deleted.
         self._set_states(nodes, killed)
-        names = tuple(node.name for node in nodes)
-        self._emit(ClusterEvent(event_kinds.KILLED, names, {} if names == (name,) else {"rack": name}))
+        self._emit(event)
 
     def _set_states(self, nodes: Sequence[Node], states: Mapping[str, State]) -> None:
         """Set the states of nodes by name, except of nodes that another command has restarted in the meantime."""

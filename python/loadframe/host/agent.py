@@ -155,7 +155,9 @@ def act(number: int, what: str) -> ProcessState:
         case _:
             raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
-        return held.current_state()
+        # The caller learns this state: only a later change needs a report.
+        held.reported = held.current_state()
+        return held.reported
 
 
 def limit_differences(number: int, throttled: bool) -> list[Difference]:

@@ -146,12 +146,14 @@ def _start(order: dict[str, Any]) -> int | None:
     os.close(trouble_write)
     trouble = os.read(trouble_read, 4096)
     os.close(trouble_read)
+    # Also after a failure: it can occur after the link was created. Before the answer: until then, the starting command
+    # holds the lock of the links.
+    if order["network"]:
+        order["network"]["index"] = _index(order["network"]["link"])
     if trouble:
         os.waitpid(pid, 0)
         _write({"error": trouble.decode()})
         return None
-    if order["network"]:
-        order["network"]["index"] = _index(order["network"]["link"])
     _write({"pid": pid})
     return pid
 
