@@ -10,6 +10,7 @@ import pytest
 from loadframe.base.errors import LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store.access import split_address
+from loadframe.store.application.tiers import TOLD
 
 pytestmark = [pytest.mark.store, pytest.mark.xdist_group("application")]
 
@@ -38,7 +39,7 @@ def until(true, seconds: float = 60.0) -> None:
 
 def test_instances_come_and_go_behind_the_balancer(state, monkeypatch):
     monkeypatch.setattr("loadframe.cluster.scaling._FAREWELL", 0.1)
-    spec = ClusterSpec(str(PLAIN), nodes=2, settings={"greeting": "moin"})
+    spec = ClusterSpec(str(PLAIN), nodes=2, settings={"greeting": "moin", "balance": "leastconn"})
     with Cluster.start(spec) as cluster:
         assert [node.name for node in cluster.nodes] == ["app-1", "app-2", "balancer"]
         assert len(cluster.addresses) == 1
@@ -62,6 +63,11 @@ def test_instances_come_and_go_behind_the_balancer(state, monkeypatch):
         assert {asked(cluster)[0] for _ in range(8)} == {"app-2", "app-4"}
         cluster.mend()
         until(lambda: cluster.health().ready)
+        assert {asked(cluster)[0] for _ in range(12)} == {"app-2", "app-3", "app-4"}
+        cluster.kill("balancer")
+        assert cluster.mend()
+        (front,) = (node for node in cluster.nodes if node.name == "balancer")
+        assert "balance leastconn" in (front.folder / TOLD).read_text()
         assert {asked(cluster)[0] for _ in range(12)} == {"app-2", "app-3", "app-4"}
         folders = [node.folder for node in cluster.nodes]
     assert not any(folder.exists() for folder in folders)

@@ -263,7 +263,7 @@ def test_a_start_that_fails_leaves_neither_link_nor_bridge(tmp_path):
     command = Command("loadframe-test-missing", ("/missing",), {}, tmp_path, tmp_path / "log", address=address)
     with pytest.raises(LoadframeError, match="could not run /missing"):
         host.start(command, Limits())
-    assert not [link for link in os.listdir("/sys/class/net") if link.startswith(bridge)]
+    assert not list(Path("/sys/class/net").glob(f"{bridge}*"))
 
 
 def test_a_process_that_is_found_again_has_its_link_again(nodes):

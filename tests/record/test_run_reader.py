@@ -77,6 +77,16 @@ def test_a_table_that_lacks_a_column_is_bad_input(folder):
         _ = Run(folder).series
 
 
+def test_a_table_with_a_column_of_another_type_is_bad_input(folder):
+    path = folder / "series.parquet"
+    table = pq.read_table(path)
+    place = table.column_names.index("dropped")
+    for values in (pa.array(["many"] * len(table)), pa.array([[1]] * len(table))):
+        pq.write_table(table.set_column(place, "dropped", values), path)
+        with pytest.raises(BadInput, match=r"series\.parquet: a column has values of another type"):
+            _ = Run(folder).series
+
+
 def test_values_missing_in_older_runs_are_unknown(folder):
     path = folder / "series.parquet"
     table = pq.read_table(path)

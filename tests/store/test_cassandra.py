@@ -15,6 +15,7 @@ from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Member
 from loadframe.store.cassandra import cql
+from loadframe.store.cassandra.ring import Ring
 
 GIB = 2**30
 INSTALLATION = Installation(Path("/cache/cassandra"), Path("/java"))
@@ -241,3 +242,15 @@ def test_the_length_of_a_text_in_the_protocol_counts_bytes():
     written = cql._text("é3")
     assert written == b"\0\3\xc3\xa93"
     assert cql._Reader(written).text() == "é3"
+
+
+def test_the_members_of_a_ring_have_addresses_that_a_client_can_use():
+    rows = {
+        "SELECT * FROM system.local": [{"broadcast_address": "fd00::1", "rpc_address": "fd00::1"}],
+        "SELECT * FROM system.peers_v2": [
+            {"peer": "fd00::2", "native_address": "fd00::2", "native_port": 9043, "tokens": ["1"]},
+            {"peer": "10.0.0.3", "native_address": "10.0.0.3", "tokens": ["2"]},
+        ],
+        "SELECT * FROM system_views.gossip_info": [],
+    }
+    assert Ring.read(rows.__getitem__).members == ("[fd00::1]:9042", "[fd00::2]:9043", "10.0.0.3:9042")

@@ -108,6 +108,14 @@ def test_a_nodes_line_names_its_slots_and_those_on_their_way():
     assert parsed.present
 
 
+@pytest.mark.parametrize(
+    ("place", "address"),
+    [("fd00::1:6379@16379", "[fd00::1]:6379"), ("::1:6379@16379,host", "[::1]:6379"), (":6379@16379", ":6379")],
+)
+def test_a_nodes_line_names_its_address(place, address):
+    assert RedisNode.parse(f"a {place} master - 0 0 1 connected").address == address
+
+
 @pytest.mark.parametrize(("flags", "link"), [("master,fail", "disconnected"), ("master", "disconnected")])
 def test_a_cluster_is_not_ready_while_a_node_that_has_slots_is_out_of_reach(flags, link):
     mine = node("a", 7000, "0-8191", "myself,master")

@@ -113,7 +113,8 @@ class Runtime:
         """
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
-            with contextlib.suppress(OSError, ValueError):
+            # On a busy machine, an engine can take long to answer.
+            with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 if not is_running(started):
                     break
                 inner = self._inspected(name) if self.engine else _innermost(started)

@@ -142,7 +142,7 @@ def _parse(line: str) -> GateRecord | Acceptance:
         raise ValueError
     if entry["kind"] == "accepted":
         return Acceptance(_text(entry["time"]), _text(entry["at"]), _text(entry["reason"]))
-    if entry["outcome"] not in _OUTCOMES:
+    if entry["outcome"] not in _OUTCOMES or not isinstance(entry["references"], dict):
         raise ValueError
     return GateRecord(
         _text(entry["time"]),

@@ -76,7 +76,7 @@ class Recordings:
                     whole = batch.cast(SAMPLES_SCHEMA)
                     _require_finite(pa.Table.from_batches([whole]), path)
                     yield whole
-        except (pa.ArrowInvalid, OSError, ValueError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
             raise BadInput(f"cannot read the table: {error}", where=str(path), remedy=_BROKEN) from error
 
     @cached_property
@@ -122,7 +122,10 @@ class Recordings:
         missing = [column for column in expected.names if column not in table.column_names]
         if missing:
             raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
-        table = table.select(expected.names).cast(expected)
+        try:
+            table = table.select(expected.names).cast(expected)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadInput(f"a column has values of another type: {error}", where=str(path), remedy=_BROKEN) from error
         _require_finite(table, path)
         return table
 

@@ -192,10 +192,10 @@ def _phases(scratch: Path) -> list[BegunPhase]:
 def _read(file: Path) -> dict[str, Any] | None:
     """Return the JSON value in a file, which must be an object (not checked); None if it is missing or damaged."""
     try:
-        value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return value
+    return value if isinstance(value, dict) else None
 
 
 def _cut(file: Path) -> None:

@@ -287,9 +287,10 @@ class Application(Store):
         values = {name: settings.get(name, default) for name, default in self._settings.items()}
         environment = {f"SETTING_{name.upper()}": _value_text(value) for name, value in values.items()}
         environment |= {**logins, "SECRET": token_hex(32)}
-        tiers = Tiers(addresses, front.address, str(front.peer_address), environment)
+        balance, threads = str(settings.get("balance", _OWN["balance"])), int(settings.get("balancer_threads", 1))
+        tiers = Tiers(addresses, front.address, str(front.peer_address), environment, balance, threads)
         tiers.keep(front)
-        self._connect(members, front, tiers, settings, watch)
+        self._connect(members, front, tiers, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
         """Reconnect restarted processes: give instances the stores' addresses, and the balancer the instances'.
@@ -309,7 +310,7 @@ class Application(Store):
             _until_ready(part, servers, watch)
         tiers = replace(kept, stores=addresses, balancer=front.address, commands=str(front.peer_address))
         tiers.keep(front)
-        self._connect(members, front, tiers, {}, watch)
+        self._connect(members, front, tiers, watch)
 
     def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
         """Return the store of that kind, logged in with its user and password in `environment` if they are there.
@@ -328,9 +329,7 @@ class Application(Store):
             self._logged_in[address] = auth, store
         return store
 
-    def _connect(
-        self, members: Sequence[Member], front: Member, tiers: Tiers, settings: Mapping[str, Any], watch: Watch
-    ) -> None:
+    def _connect(self, members: Sequence[Member], front: Member, tiers: Tiers, watch: Watch) -> None:
         """Give the instances the environment of the tiers, wait until they answer, and enter them in the balancer.
 
         `front` is the balancer. If it does not run yet, it gets a complete configuration instead, with the balancer's
@@ -352,8 +351,8 @@ class Application(Store):
                 tiers.commands,
                 {member.name: member.address for member in instances},
                 health=self._health,
-                balance=str(settings.get("balance", _OWN["balance"])),
-                threads=int(settings.get("balancer_threads", 1)),
+                balance=tiers.balance,
+                threads=tiers.threads,
             )
             tell(front, config)
         self._known[front.address] = tiers

@@ -24,12 +24,14 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class Tiers:
-    """Addresses of an application's tiers, and the environment of its instances."""
+    """Addresses of an application's tiers, the environment of its instances, and the settings of its balancer."""
 
     stores: Mapping[str, Sequence[str]]  #: kind -> host:port of each of its nodes, for clients
     balancer: str  #: host:port for clients
     commands: str  #: host:port for the balancer's commands
     environment: Mapping[str, str]  #: of the instances
+    balance: str = "roundrobin"  #: algorithm of HAProxy
+    threads: int = 1  #: of HAProxy
 
     @property
     def exports(self) -> str:
@@ -48,7 +50,7 @@ class Tiers:
     def kept(cls, balancer: Path) -> Self:
         """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed.
 
-        Clusters that version 0.3 started have one address per store, as a text.
+        Clusters that version 0.3 started can have one address per store, as a text, and no settings of the balancer.
         """
         try:
             tiers = json.loads(nofollow.read_text(balancer, TIERS) or "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.store.access import join_address
 from loadframe.store.base import Sample
 
 Ask = Callable[[str], list[dict[str, Any]]]
@@ -40,11 +41,11 @@ class Ring:
                 raise
             peers, gossip = ask("SELECT * FROM system.peers"), []
         port = local.get("rpc_port") or 9042
-        addresses = {local["broadcast_address"]: f"{local['rpc_address']}:{port}"}
+        addresses = {local["broadcast_address"]: join_address(local["rpc_address"], port)}
         for peer in peers:
             client = peer.get("native_address") or peer.get("rpc_address")
             if client and peer.get("tokens"):
-                addresses[peer["peer"]] = f"{client}:{peer.get('native_port') or port}"
+                addresses[peer["peer"]] = join_address(client, peer.get("native_port") or port)
         states = {node["address"]: _state(node) for node in gossip} or dict.fromkeys(addresses, "NORMAL")
         members = tuple(address for node, address in addresses.items() if states.get(node, "NORMAL") in _MEMBERS)
         present = {state for state in states.values() if state in _MEMBERS | _MOVING}

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store.access import split_address
+from loadframe.store.access import join_address, split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.redis.client import Client
 
@@ -53,7 +53,9 @@ class RedisNode:
     @classmethod
     def parse(cls, line: str) -> Self:
         """Return the node that a line of CLUSTER NODES describes. Its host is empty if the node does not know it."""
-        node, address, flags, _, _, _, _, link, *rest = line.split()
+        node, place, flags, _, _, _, _, link, *rest = line.split()
+        # `ip:port@bus[,hostname]`, without brackets around an IPv6 address.
+        host, _, port = place.partition("@")[0].rpartition(":")
         ranges: list[range] = []
         migrating: dict[int, str] = {}
         importing: dict[int, str] = {}
@@ -66,7 +68,7 @@ class RedisNode:
                 ranges.append(range(int(first), int(last or first) + 1))
         return cls(
             id=node,
-            address=address.partition("@")[0],
+            address=join_address(host, port) if host else f":{port}",
             flags=frozenset(flags.split(",")),
             connected="myself" in flags or link == "connected",
             ranges=tuple(ranges),

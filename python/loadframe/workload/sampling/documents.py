@@ -40,7 +40,9 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
             what = "this is a folder" if path.is_dir() else "the file does not exist"
             raise BadInput(what, where=str(path), remedy="check the path")
         rng = random.Random(seed)
-        if not packed and path.open("rb").read(4) == b"PAR1":
+        with path.open("rb") as file:
+            is_parquet = not packed and file.read(4) == b"PAR1"
+        if is_parquet:
             documents = _reservoir_sample(_parquet(path), most, rng)
         elif plain.suffix in _CSV:
             documents = _reservoir_sample(_csv(path, packed, _CSV[plain.suffix]), most, rng)

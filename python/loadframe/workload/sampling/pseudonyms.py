@@ -1,7 +1,8 @@
 """Pseudonyms: random replacements of sampled values, with the same length and kinds of characters; and their runs.
 
 A pseudonym does not depend on the value that it replaces, except for its shape, so it cannot be reversed. Equal values
-get equal pseudonyms. No pseudonym equals a sampled value.
+get equal pseudonyms. No pseudonym equals a sampled value, except if too many texts of up to three characters were
+sampled.
 """
 
 import os
@@ -239,7 +240,7 @@ class Pseudonyms:
             # Numbers of 64 bits stay numbers of 64 bits.
             end = min(10**digits, 2**63) if abs(number) < 2**63 else 10**digits
             drawn = self._random.randint(10 ** (digits - 1), end - 1)
-            self._numbers[number] = drawn if number > 0 else -drawn
+            self._numbers[number] = drawn if number >= 0 else -drawn
         return self._numbers[number]
 
     def fresh(
