@@ -119,10 +119,10 @@ def documents_text(capacity: Capacity) -> str:
 _ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to the highest that passed."
 
 
-def sentence(capacity: Capacity, slo: Slo) -> str:
+def sentence(capacity: Capacity) -> str:
     """Return the answer for one treatment: its capacity, or why it has none. It begins with the treatment.
 
-    Without levels of a treatment, it begins with the number of nodes. `slo` is not used.
+    Without levels of a treatment, it begins with the number of nodes.
     """
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
