@@ -110,10 +110,10 @@ def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
 
 
 def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
-    """Return the 99th percentile of the highest local maximum of random series without a period.
+    """Return the 99th percentile of the highest local maximum of the autocorrelation of series without a period.
 
-    It is from 200 series, always the same ones. They have `seconds` values with lag-one correlation `rho`; maxima are
-    sought at the `lags`.
+    It is from 200 random series, always the same ones. They have `seconds` values with lag-one correlation `rho`;
+    maxima are sought at the `lags`, s.
     """
     from scipy.signal import lfilter  # slow to import, and few runs need it
 

@@ -327,7 +327,7 @@ def _fixed(folder: RecordedExperiment) -> dict[str, Any]:
 def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
     """Return a group for each treatment with the values of the measure `kind` in a phase, one for each run that has it.
 
-    Treatments without a value are left out.
+    Only runs that count are used. Runs without the event and treatments without a value are left out.
     """
     fixed = _fixed(folder)
     operation = main_operation(folder.runs, phase)

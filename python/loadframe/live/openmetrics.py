@@ -58,7 +58,8 @@ def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
 def _histogram(name: str, labels: str, times: Times, known: Mapping[int, Exemplar]) -> Iterator[str]:
     """Yield the lines of a histogram: cumulative buckets, count and sum (s).
 
-    `name` is the metric's full name, `labels` the written labels, and `known` the exemplars by index of bucket.
+    `name` is the metric's full name, `labels` the written labels without braces (`a="x",b="y"`), and `known` the
+    exemplars by index of bucket.
     """
     for place, (limit, count) in enumerate(zip(_LIMITS, accumulate(times.counts), strict=True)):
         exemplar = _exemplar(known[place]) if place in known else ""

@@ -80,7 +80,7 @@ def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Fa
 
 
 def stores_of(runs: Iterable[RecordedRun]) -> list[RecordedStore]:
-    """Return the requested store of each recorded run, in the order of the runs, with duplicates."""
+    """Return the requested store of each run that is there, in the order of the runs, with duplicates."""
     return [run.run.manifest.store for run in runs if run.run]
 
 

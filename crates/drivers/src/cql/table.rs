@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// Creates the table with this key column.
+    /// Describes the table for statements, without sending any. `key` is its only key column, not quoted.
     fn new(name: &TableName, key: &str) -> Self {
         Self { name: name.quoted(), key: key.to_owned() }
     }

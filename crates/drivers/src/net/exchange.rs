@@ -122,7 +122,7 @@ impl Exchanged {
     }
 
     /// Combines this exchange with a later one of the same request. The time between the two, in which the driver
-    /// connects, looks up a name or waits, is not service time.
+    /// connects, looks up a name or waits, is not service time: `sent` moves later by it. Bytes add up.
     pub fn then(&self, later: &Self) -> Self {
         Self {
             sent: self.sent + later.sent.saturating_duration_since(self.done),

@@ -31,11 +31,12 @@ def _runs_decide(
     moved: Sequence[tuple[str, float, float]],
     over: str,
 ) -> str:
-    """Return the sentence that the result depends on these runs.
+    """Return the cause: the result depends on these runs.
 
-    `runs` pair names with deviations from the curve of the other runs. `models` and `peaks` are the answers with and
-    without these runs; a peak is None if none is shown. `moved` are the parameters that leave their interval: name,
-    value with these runs, value without. `over` names the unit of sizes, such as nodes.
+    `runs` pair names with relative deviations from the curve of the other runs (0.1: 10 % above it). `models` and
+    `peaks` are the answers with and without these runs; a peak is None if none is shown. `moved` are the parameters
+    that leave their interval: name, value with these runs, value without. `over` names the unit of sizes, such as
+    nodes.
     """
     listed = ", ".join(
         f"{name} ({format_share(abs(deviation))} {'above' if deviation > 0 else 'below'} the curve of the others)"

@@ -239,9 +239,9 @@ def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
 
 
 def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
-    """Return the law of a curve: Gustafson (weak), Amdahl (strong), or the USL if the data reject Amdahl.
+    """Return the law of a curve: Gustafson (weak), Amdahl (strong), or the USL if the data reject only Amdahl.
 
-    None if the curve over nodes has no fit.
+    The data may reject the returned law; see `Law.possible`. None if the curve over nodes has no fit.
     """
     fit = curves.over_nodes.fit if curves.over_nodes else None
     if fit is None:

@@ -114,7 +114,7 @@ def import_rally(
 
 
 def parameters_of(file: Path) -> dict[str, Any]:
-    """Read track parameters from a JSON file; BadInput, with the line, if it is not a JSON object."""
+    """Read track parameters from a JSON file; BadInput if it cannot be read or is not a JSON object."""
     parameters = json_of(text_of(file), str(file))
     if not isinstance(parameters, dict):
         raise BadInput("expected an object of parameters", where=str(file), remedy='write {"name": value, ...}')
