@@ -141,7 +141,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts connections at `address`, again after each kill. `protocol` creates the state of a connection. Returns if
-/// the server is dropped or cannot listen again.
+/// the server is dropped or cannot listen again. Needs a Tokio `LocalSet`.
 async fn live(
     mut listener: TcpListener,
     address: SocketAddr,

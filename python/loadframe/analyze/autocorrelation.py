@@ -129,8 +129,8 @@ def variance_of_mean(n: int, rho: float) -> float:
 def _mean_square(later: Series, earlier: Series) -> float:
     """Return the mean square of the differences relative to each pair's mean, clipped to three standard deviations.
 
-    A difference is `later` minus `earlier`. The standard deviation is 1.4826 times the median absolute difference. The
-    difference of a pair with a mean of 0 or less counts as 0.
+    A difference is `later` minus `earlier`. The standard deviation is 1.4826 times the median absolute difference; if
+    it is 0, nothing is clipped. The difference of a pair with a mean of 0 or less counts as 0.
     """
     levels = (later + earlier) / 2
     changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)

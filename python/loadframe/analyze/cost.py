@@ -395,7 +395,8 @@ def cheapest_within(costs: Sequence[Cost], slo: Slo | None) -> CheapestWithin:
     """Return the treatment with the lowest cost per million within each limit and without failures, and rivals.
 
     The cost is None if no treatment is certainly within. Rivals have a lower end of at most the upper end of that cost
-    (any cost if it is None), ordered by cost. `slo` is only stored in the result.
+    (any cost if it is None), ordered by cost; treatments that failed or miss a limit are left out. `slo` is only stored
+    in the result.
     """
     ordered = sorted(costs, key=lambda entry: entry.million.value)
     certain = [entry for entry in ordered if entry.standing == "yes"]

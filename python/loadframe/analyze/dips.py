@@ -249,7 +249,7 @@ def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[Activit
 def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
     """Return a metric's amount in each of the first `seconds` seconds of the phase's measured window, over all nodes.
 
-    Amounts are in the metric's unit per second. None if it was not recorded there, or if `seconds` is below 1.
+    Amounts are sums in the metric's unit per second. None if it was not recorded there, or if `seconds` is below 1.
     """
     if seconds < 1:
         return None

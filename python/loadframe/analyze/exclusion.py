@@ -26,9 +26,9 @@ SELECTED_RUNS = Rule(
 
 
 def _warned_runs(total: int, warned: Mapping[str, int]) -> str:
-    """Return the sentence of the warning; `warned` maps the code of a validity rule to its number of runs.
+    """Return the cause: what shifted the figures, and in how many runs.
 
-    `total` is the number of valid runs. `warned` is not empty.
+    `total` is the number of valid runs. `warned` maps the code of a validity rule to its number of runs; not empty.
     """
     first, *others = (f"{RULES[code].shifts} in {count} {{}} ({code})" for code, count in warned.items())
     listed = [first.format(f"of {counted(total, 'run')}"), *(words.format("of them") for words in others)]

@@ -62,7 +62,7 @@ class ExecutionsAt:
 def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
     """Return first and later executions and data age of each measured operation by treatment.
 
-    Operations without first executions and ages are left out. Rows are ordered by phase, operation name, then
+    Operations with neither first executions nor ages are left out. Rows are ordered by phase, operation name, then
     treatment.
     """
     rows = []
@@ -167,7 +167,8 @@ def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
     """Return the time in which the missing events arrived, s, or None without a killed node or acknowledged events.
 
     It is their number divided by the mean rate of acknowledgements from the start of the first ingesting phase until
-    the first node was killed. None also if that was before the start.
+    the first node was killed, or until the end of the last phase if that ingests and ended before. None also if the
+    end was before the start.
     """
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]

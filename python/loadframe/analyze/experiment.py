@@ -101,9 +101,10 @@ class RecordedRun:
 
     @cached_property
     def sound(self) -> bool:
-        """Whether the run is valid: done, and at least one of its figures is good or bounded.
+        """Whether the run is valid: done and judged, and at least one of its figures is good or bounded.
 
-        Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run valid.
+        Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run valid. A run without
+        figures is valid unless a reason makes its figures unknown.
         """
         if self.status != "done" or self.verdict is None:
             return False
@@ -184,7 +185,10 @@ class RecordedRun:
 
     @property
     def why(self) -> str:
-        """Why the run is excluded or doubted, in one line: its failure, the causes in its verdict, or its status."""
+        """Why the run is excluded or doubted, in one line.
+
+        Its failure; else the store's failures and the causes of its verdict; else its status, `not run yet` if missing.
+        """
         if self.failure:
             return self.failure.strip().splitlines()[0]
         words = dict.fromkeys([*(f.words for f in self.failures), *(reason.cause for reason in self.reasons)])
@@ -280,7 +284,8 @@ class RecordedRun:
     def clients(self, phase: str) -> int | None:
         """Return the number of closed clients in a phase, from the treatment or else the sum over its streams.
 
-        None for an open load, for a number that changes by stages, and if the run did not reach the phase.
+        Without clients in the treatment: None for an open load, for a number that changes by stages, and if the run did
+        not reach the phase.
         """
         if "clients" in self.treatment:
             return int(self.treatment["clients"])

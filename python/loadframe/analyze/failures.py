@@ -71,7 +71,7 @@ def failures(run: Run) -> tuple[Failure, ...]:
 
 
 def earlier_failures(run: Run) -> tuple[str, ...]:
-    """Return a sentence for each whole-run failure in earlier attempts: repeating a run does not undo them."""
+    """Return `in attempt 2: CAUSE` for each whole-run failure in earlier attempts: repeating does not undo these."""
     return tuple(
         f"in attempt {attempt.number}: {failure.words}"
         for attempt in earlier_attempts(run.path)

@@ -439,7 +439,7 @@ def _times(
 
 
 def _spoilt(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], latency: Latency) -> tuple[str, ...]:
-    """Return the codes of the reasons why nothing is known of a latency; empty if it has figures.
+    """Return the codes of the reasons why a latency is unknown; empty if no rule makes it so and it has figures.
 
     `by_effect` has the codes of the rules that apply, by their effect.
     """

@@ -251,7 +251,7 @@ class Series:
 
 
 def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
-    """Return the history's runs since the last change of each series that `new` continues, and warnings.
+    """Return the history's runs since the last change of their series, and warnings; `new` are the runs to compare.
 
     A series has one workload, store and treatment. Runs of other workloads and stores than `new` are left out; BadInput
     if none is left, or if `new` mixes stores. `kinds` are the kinds of measures to search. There is no warning about a
@@ -405,8 +405,8 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    A session's value is the median of its runs. Series of maxima have only runs of a similar length: as most runs in
-    `like`, else as the newest run.
+    A session's value is the median of its runs. Series of maxima have only runs of a similar length: as the run of
+    median duration in `like`, else as the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):

@@ -208,7 +208,7 @@ def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterat
 def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -> Iterator[MeasuredBeside]:
     """Yield the measured value beside a published figure, for each combination of the other factors.
 
-    Combinations without a measured value are left out.
+    Of several loads, the one with the highest throughput counts. Combinations without a measured value are left out.
     """
     groups = _groups(folder, figure.measure, phase)
     at_reference = {name: level for name, level in figure.against.items() if name != PHASE}

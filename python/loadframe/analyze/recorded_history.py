@@ -97,7 +97,7 @@ class Point:
 
     @property
     def time(self) -> str:
-        """The start of the first run."""
+        """The recorded start of the first run, as text that sorts by time."""
         return started(self.runs[0])
 
     @property
@@ -238,7 +238,7 @@ class History:
 def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
     """Return the history of the runs below a folder and of its gate log. BadInput without a readable run.
 
-    `kinds` are the kinds of measures, such as `throughput` and `p99`.
+    Points have valid runs only. `kinds` are the kinds of measures, such as `throughput` and `p99`.
     """
     skipped: list[tuple[str, str]] = []
     by_folder = list(_readable(folder, skipped))

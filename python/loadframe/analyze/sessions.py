@@ -32,8 +32,9 @@ def started(run: RecordedRun) -> str:
 def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None = None) -> list[int | None]:
     """Return the number of each run's session, counted by time from 0; None if its start is unknown.
 
-    Runs of one sitting form a session. `groups` gives the group of each run, for comparisons: then a command that made
-    runs of several groups is a session of its own, and so is each stretch of one group, unless groups alternate.
+    A session has runs of one machine: of one command, or without a pause of more than an hour. `groups` gives the group
+    of each run, for comparisons: then a command that made runs of several groups is a session of its own, and so is
+    each stretch of one group, unless groups alternate.
     """
     sittings = _sittings(runs)
     if groups is None:
@@ -82,7 +83,7 @@ def _session_ids(
 
 
 def _alternate(groups: Sequence[Hashable]) -> bool:
-    """Return whether groups alternate in time (ABAB, ABBA): two changes, and at least half of the neighbours differ."""
+    """Return whether groups alternate in time (ABAB, ABBA): two or more changes, and half of the neighbours or more."""
     changes = sum(first != second for first, second in pairwise(groups))
     return changes >= 2 and 2 * changes >= len(groups) - 1
 

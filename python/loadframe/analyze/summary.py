@@ -61,10 +61,11 @@ Array = npt.NDArray[np.float64]
 
 
 def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | None:
-    """Return the document count at the middle of each whole second of the measured window; None if none were written.
+    """Return the document count at the middle of each whole second of the measured window.
 
     `rows` are the phase's, including its warm-up and all generators. Documents count when they are acknowledged. Those
-    from before the phase are added if their number is known.
+    from before the phase are added if their number is known. None if no operation adds documents, or if the window has
+    no whole second.
     """
     gains: Mapping[str, Mapping[str, Any]] = outcome.get("gains") or {}
     seconds = whole_seconds(outcome["warmup"], outcome["measured"])
@@ -412,7 +413,7 @@ def _operation(
 def _kernel_times(
     name: str, entries: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any], histograms: "HistogramLog"
 ) -> KernelTimes | None:
-    """Return the times of an operation by the kernel's timestamps; None if they were off, or if it times several."""
+    """Return an operation's times by the kernel's timestamps; None if they were off, and for aggregates of several."""
     counts = [counted for entry in entries if (counted := entry.get("kernel_timestamps")) and not entry["of_several"]]
     if not counts:
         return None

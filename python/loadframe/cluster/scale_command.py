@@ -69,8 +69,9 @@ class ScaleCommand:
     def carry_out(self, nodes: int, health: Callable[[], Health], tell: Progress = _quiet) -> list[str]:
         """Run the command, then wait until the store has `nodes` nodes; return the `host:port`s that it printed.
 
-        `tell` is called every 0.2 s, and `health` once the command has ended. StoreFailed if the command fails, or if
-        the store does not have that number of nodes `within` s after its start. KeyboardInterrupt after an interrupt.
+        `tell` is called every 0.2 s, and so is `health` after the end of the command. StoreFailed if the command fails,
+        or if the store does not have that number of nodes `within` s after its start. KeyboardInterrupt after an
+        interrupt.
         """
         end = time.monotonic() + self.within
         addresses = self._run(nodes, end, tell)

@@ -191,9 +191,9 @@ _FAREWELL = 5.0
 def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
     """Remove data nodes one after the other, wait until the data is balanced, and return their names.
 
-    BadInput, with nothing changed, if none would remain, one has ended, or a running node is paused or cut off.
-    BadInput also if the store needs one of them; those before it are removed then. If a removal is interrupted before
-    its data is moved, the node stays a member. Emits events.
+    BadInput, with nothing changed, if none would remain, one to remove has ended, or a running node is paused or cut
+    off. BadInput also if the store needs one of them; those before it are removed then. If a removal is interrupted
+    before its data is moved, the node stays a member. Emits events.
     """
     if len(numbers) >= len(change.node_table.numbers):
         raise BadInput(

@@ -56,8 +56,9 @@ def version(store: Store, spec: ClusterSpec) -> str:
 def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> FoundInstallation | None:
     """Return the existing installation to use, or None if there is none or another version will be downloaded.
 
-    That is the user's (`home`), or the system's on `machine`, by default this one. BadInput if its version differs from
-    the requested one and that is not available for download.
+    That is the user's (`home`), or the system's on `machine`, by default this one. A requested version `8` is also
+    8.1. BadInput if its version differs from the requested one, and that is not available for download or `home` is
+    given.
     """
     if spec.home is None and machine and not machine.here:
         installation = machine.call(transport.system, store.kind)
@@ -140,7 +141,7 @@ def _on_machines(
 
 
 def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
-    """Return the software of nodes: installed on the machine, else offered by the vendor, else from the registry.
+    """Return the software of nodes: installed on the machine, else from the registry, or what it lacks from the vendor.
 
     Downloads what is missing, including Java. BadInput if the server's user cannot access it.
     """

@@ -160,7 +160,7 @@ class ClusterSpec:
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Return the spec in a record of `to_record`; BadInput if it is invalid.
 
-        KeyError or TypeError if keys are missing or unknown.
+        KeyError, TypeError or ValueError if keys are missing or unknown, or the encryption is unknown.
         """
         limits: dict[str, Any] = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each", "disk")}
         rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}

@@ -96,8 +96,8 @@ def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
 def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
     """Return differences between the processes and the spec, one sentence each.
 
-    Covers ended, paused and disconnected nodes, and limits. `throttled`: quotas should be in force; otherwise requested
-    ones are reported as lifted.
+    Covers nodes that have ended, are paused, cut off, in a transition or of unknown state, and limits. An example is
+    `node-0 is paused`. `throttled`: quotas should be in force; otherwise requested ones are reported as lifted.
     """
     sentences = []
     for node in node_table.nodes:
@@ -140,18 +140,24 @@ def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 
 
 def losses(node_table: NodeTable) -> list[str]:
-    """Return one sentence for each node that ended without being killed on purpose; omit nodes of unknown state."""
+    """Return a sentence, as `node-0 has ended`, for each node that ended without being killed on purpose.
+
+    Nodes of unknown state are omitted.
+    """
     known = [node for node in node_table.nodes if not node.unknown]
     return [_end_message(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
 def miscounted(health: Health, size: int) -> list[str]:
-    """Return a sentence if the store's number of nodes differs from `size`; else empty."""
+    """Return a list of one sentence if the store's number of nodes differs from `size`, otherwise an empty list."""
     return [] if health.nodes == size else [f"the cluster has {format_nodes(health.nodes)}, not {size}"]
 
 
 def incomplete(health: Health, size: int) -> list[str]:
-    """Return a sentence if copies of the data are not in service that `size` nodes could hold; else empty."""
+    """Return a list of one sentence if the cluster is not ready, otherwise an empty list.
+
+    Empty also if only declared copies are missing that do not fit on `size` nodes.
+    """
     # Declared copies that so few nodes cannot hold are expected to be missing, such as a replica on a single node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:
@@ -164,7 +170,7 @@ def incomplete(health: Health, size: int) -> list[str]:
 
 
 def unready(health: Health, size: int) -> list[str]:
-    """Return sentences if copies of the data are not in service or data is being moved; else empty."""
+    """Return the sentence of `incomplete`, if any, and one if data is being moved; empty without both."""
     sentences = incomplete(health, size)
     if health.moving:
         sentences.append(f"{health.moving} pieces of data are being moved between nodes")
@@ -217,7 +223,7 @@ class ClusterView:
 
     @property
     def size(self) -> int:
-        """Target number of data nodes; for an attached cluster, its number when it was attached to."""
+        """Target number of data nodes; of an attached cluster, its number when attached, or after the last `resize`."""
         return self._attached if self._attached is not None else self._of_ours().nodes
 
     @property

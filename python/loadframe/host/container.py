@@ -207,7 +207,7 @@ class EngineLimiter:
         return EngineGroup(self.name, self.runtime.program or self.name, name)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> EngineGroup:
-        """Return the limits of the container of that name; other arguments are ignored."""
+        """Return the limits of the container of that name, without checking it; other arguments are ignored."""
         return self.group(name, limits, folder)
 
 

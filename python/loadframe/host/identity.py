@@ -84,7 +84,7 @@ def facts() -> Facts:
 
 
 def has_address(address: str) -> bool:
-    """Whether a process can bind this address on this machine."""
+    """Whether a process can bind this IPv4 address on this machine."""
     with socket.socket() as probe:
         try:
             probe.bind((address, 0))

@@ -396,7 +396,7 @@ class SystemdGroup:
         return {"cpu": folder, "memory": folder} if folder else {}
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota of the scope; None lifts it. Disk limits are not supported.
+        """Set the CPU quota of the scope; None lifts it. Other limits are ignored.
 
         subprocess.SubprocessError if systemctl fails or takes more than 20 s.
         """

@@ -94,7 +94,7 @@ class LocalProcess:
         return self._identity.alive()
 
     def exit_status(self) -> int | None:
-        """Return the exit status from the supervisor, or None while the process runs, or if it was kept."""
+        """Return the exit status (128 + signal if killed), or None while the process runs, or if it was kept."""
         if self._status is None and self._child and not self.alive():
             assert self._child.stdout
             line = b"" if self._child.stdout.closed else self._child.stdout.readline()

@@ -217,7 +217,7 @@ class RemoteMachine:
         )
 
     def _found(self) -> str:
-        """Return the machine's address for nodes; raise the error of `_no_address` if it has none.
+        """Return the machine's address for nodes; BadInput if it has none.
 
         Without --network: the address over which it was reached, or the first that is not loopback. With it: the
         address of that interface, in that network, or of the host name with that suffix.
@@ -282,7 +282,7 @@ class RemoteProcess:
         return self.state.alive and not self._line.ended
 
     def exit_status(self) -> int | None:
-        """Return the exit status, or None while it runs or if unknown."""
+        """Return the exit status (128 + signal if killed), or None while it runs or if unknown."""
         return self.state.status
 
     def paused(self) -> bool:

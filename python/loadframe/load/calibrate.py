@@ -99,8 +99,8 @@ class Calibration:
     def save(self, cache: Path) -> Path | None:
         """Write the calibration to the cache folder, replacing an older one of the machine, and return the path.
 
-        None, without writing, for a quick calibration if the cache has a complete one: verdicts use only that. BadInput
-        if the cache cannot be written.
+        None, without writing, for a quick calibration if the cache has one that is not quick: verdicts use only that.
+        BadInput if the cache cannot be written.
         """
         path = _path(cache, self.machine)
         earlier = self.load(cache) if self.quick else None

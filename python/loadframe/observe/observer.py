@@ -144,7 +144,7 @@ class Observer:
             raise self._failure
 
     def _run(self, samplers: Sequence[Sampler]) -> None:
-        """Run samplers once a second until the observer is left, and write their results and the thread's CPU time.
+        """Run samplers once a second until the observer is left; write their results and the thread's CPU use (cores).
 
         A LoadframeError ends the loop, and is raised on leaving.
         """
@@ -299,8 +299,8 @@ class SourcesSampler:
     def tell(self, sources: Mapping[str, Mapping[str, Any]]) -> None:
         """Set the current metrics of each source: source name -> metric -> value. Empty at the end of a phase.
 
-        Rates of a source that is no longer named start again. A source whose metric `stdin` is true reads standard
-        input.
+        The metrics are all of `SourceProgress` (totals so far), `unacknowledged`, and `stdin`: whether the source reads
+        standard input. Rates of a source that is no longer named start again.
         """
         with self._lock:
             for ended in self._current.keys() - sources.keys():

@@ -51,8 +51,9 @@ class ProcessSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process.
 
-        Memory is in bytes, CPU in cores, storage and network in bytes/s. Rates need two samples of a process.
-        Memory that several processes share counts once: that of the process with the most.
+        Memory is in bytes, CPU in cores, storage and network in bytes/s. Rates need two samples of a process. Network
+        is only of a process with its own network namespace. Memory that several processes share counts once: that of
+        the process with the most.
         """
         children = _children() if self._families else {}
         for node, pid in self._pids().items():

@@ -242,7 +242,7 @@ _ARRIVALS = {
 
 
 def arrivals_sentence(capacities: Capacities) -> str:
-    """Return a sentence on the arrival process of the trials: Poisson, constant or both; empty without trials."""
+    """Return sentences on the arrival process of the trials: Poisson, constant or both; empty without trials."""
     return _ARRIVALS.get(capacities.arrivals, "")
 
 

@@ -277,9 +277,10 @@ def runs_text(comparison: Comparison) -> str:
 
 
 def _unused_text(group: Group) -> str:
-    """Write `2 left out: lateness p99 is 3 ms; 1 failed` for the runs that are not used; empty if all are used.
+    """Write `2 left out: lateness p99 is 3 ms; 1 failed`; empty if no run is left out or failed.
 
-    With several reasons, only the most frequent one is named, with its number of runs.
+    Failed runs are those in which the store failed, whether left out or not. With several reasons, only the most
+    frequent one is named, with its number of runs.
     """
     parts = []
     if group.left_out:

@@ -104,7 +104,7 @@ def _newest(history: History) -> list[Point]:
 
 
 def _of_changes(history: History) -> list[str]:
-    """Return sentences: the number of changes, and the newest change of each of the first six measures not accepted.
+    """Return sentences: the number of changes, and up to six measures whose newest change is not accepted.
 
     Without changes, the sentences say so, or that points or measurements are missing.
     """

@@ -70,7 +70,7 @@ def load_text(phase: "PhaseSummary") -> str:
 
 
 def closed_text(phases: "Sequence[PhaseSummary]") -> str:
-    """Return a sentence on the bias of a closed loop on percentiles; empty if all measured streams are open.
+    """Return sentences on the bias of a closed loop on percentiles; empty if all measured streams are open.
 
     Measured are the phases that do not prepare; all phases if each prepares.
     """
@@ -183,7 +183,8 @@ def _operation(figures: "Figures") -> "OperationFigures | None":
 def with_failures(operation: "Figures") -> "Latency | None":
     """Return the response times of all requests, successful or not; unanswered ones count with their wait so far.
 
-    Return None if all requests succeeded, or if the run did not record these times (earlier versions).
+    Return None if no request failed or was unanswered (dropped ones do not count), or if the run did not record these
+    times (earlier versions).
     """
     whole = _operation(operation)
     return operation.all if operation.errors or (whole and whole.in_flight_at_end) else None

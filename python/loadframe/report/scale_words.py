@@ -20,7 +20,7 @@ _LITTLE = 0.0005
 
 
 def lead(curves: PhaseCurves) -> str:
-    """Return the answer for one measured phase as one sentence, or why it has none.
+    """Return the answer for one measured phase, in one or more sentences, or why it has none.
 
     With six or more node counts, it is the conclusion of the fit; with fewer, the change from the fewest to the most
     nodes. Without a curve over nodes, it is about the offered rate or the number of clients.

@@ -330,7 +330,7 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
 def _million_cell(entry: Cost) -> Cell:
     """Return the table cell for the cost of a million requests or documents.
 
-    For one search, the cell's number has only ends: the costs at the rates that failed and passed.
+    For one search, or an infinite cost, the cell's number has only ends: the costs at the rates that failed and passed.
     """
     cell = estimate_cell(_million_text(entry), entry.million)
     if not entry.by_one_search and math.isfinite(entry.million.value):

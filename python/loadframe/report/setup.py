@@ -69,9 +69,10 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
 
 
 def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
-    """Return the facts of an experiment: its design, all stores, and the other facts of the run `example`.
+    """Return the facts of an experiment in five groups: Design, Machine, Store, Workload and Versions.
 
-    These are its machine, workload and versions. Without an example, return only the design.
+    Store has the stores of all runs; Machine, Workload and Versions are those of the run `example`. Without it, return
+    only Design.
     """
     return [
         design_facts(folder.description, len(folder.runs)),

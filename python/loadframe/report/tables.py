@@ -288,7 +288,7 @@ _CPU_NOTE = "Mean use of each process in the measured window. CPU per request: C
 
 
 def unsampled_text(gaps: Sequence[Unsampled]) -> str:
-    """Return a sentence on the phases or treatments with too few samples of processes; empty without any.
+    """Return sentences on the phases or treatments with too few samples of processes; empty without any.
 
     It names the first four and the number of the others.
     """

@@ -88,7 +88,7 @@ class Auth:
 
     @property
     def check(self) -> str:
-        """Sentence for an error message: the server refused the credentials, and the options and files to check."""
+        """Error text, without a full stop: the server refused the credentials, and the options and files to check."""
         variable = {"basic": "LOADFRAME_PASSWORD", "api_key": "LOADFRAME_API_KEY", "bearer": "LOADFRAME_TOKEN"}
         place = f" in {self.file}" if self.file else ""
         match self.scheme:

@@ -344,7 +344,7 @@ class Store(ABC):
             )
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a sentence for the user for each address that does not answer, if the driver would not notice that.
+        """Return a text, as `10.0.0.1:80 does not answer`, for each such address, if the driver would not notice that.
 
         By default empty.
         """
@@ -587,9 +587,10 @@ class Store(ABC):
         raise self._not_explored()
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` random documents of a collection. BadInput if it does not exist.
+        """Return up to `documents` random documents of a collection.
 
-        `database` is the database or keyspace; default: the one of Loadframe's collections.
+        BadInput if it does not exist; by default always. `database` is the database or keyspace; default: the one of
+        Loadframe's collections.
         """
         raise BadInput(f"Loadframe cannot sample {self.kind}", remedy="export the documents to a file")
 

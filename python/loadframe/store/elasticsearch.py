@@ -106,7 +106,7 @@ class Elasticsearch(SearchStore):
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, None without `home`; BadInput for versions other than 6.8 to 9."""
+        """Return the user's installation, None without `home`; BadInput for another layout, or outside 6.8 to 9."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("elasticsearch",))

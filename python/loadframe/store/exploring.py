@@ -71,8 +71,8 @@ class Findings:
 def notes_on_counts(question: Question, findings: Findings, *, timed: int, having: int, others: int) -> list[str]:
     """Return sentences about documents that the counts leave out or repeat; empty if there are none.
 
-    `timed` documents have the time field and `having` documents the other field. `others` is the number of documents,
-    or of `findings.unit`, with values that are not listed.
+    `timed` documents have the field `question.time`, and `having` documents `question.field`. `others` is the number of
+    documents, or of `findings.unit`, with values that are not listed.
     """
     total, noun = findings.total, findings.unit.removesuffix("s")
     subject = "row" if noun == "row" else "document"
@@ -93,8 +93,8 @@ def notes_on_counts(question: Question, findings: Findings, *, timed: int, havin
 def period_width(start: float, end: float, least: float = 0.0) -> float:
     """Return a length of periods for a time range, s: the shortest in a fixed list with fewer than 60 in the range.
 
-    The list ends at 365 days; a longer range gets a multiple of that. The length is at least `least` (s), the interval
-    between two rows.
+    The list ends at 365 days; a range of 60 times that or more gets a multiple of it. The length is at least `least`
+    (s), the interval between two rows.
     """
     for width in _WIDTHS:
         if width >= least and (end - start) / width < PERIODS:

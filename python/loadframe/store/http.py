@@ -31,7 +31,7 @@ class Http(Store):
         self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
-        """Return the service with TLS, credentials or both."""
+        """Return the service with TLS, credentials, compression and proxies as in `access`."""
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:

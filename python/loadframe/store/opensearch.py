@@ -41,7 +41,10 @@ class OpenSearch(SearchStore):
     versions = ("3.8.0", "2.19.6")
 
     def distribution(self, version: str) -> Distribution:
-        """Return the jars of an embedded version, and a descriptor for each module; BadInput for other versions."""
+        """Return the jars of an embedded version, with a descriptor (and in version 2 a policy file) for each module.
+
+        BadInput for other versions.
+        """
         if version not in self.versions:
             raise BadInput(
                 f"opensearch {version} is not an embedded version",
@@ -81,7 +84,7 @@ class OpenSearch(SearchStore):
         node_settings.require(self.kind, node_settings.Machine.here(), address)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the plan of a node that binds one address and elects among the founders.
+        """Return the plan of a node that binds one address; founders elect the first manager among the electable ones.
 
         Shards are allocated at any fill level of the disk. BadInput without Java, or if the node would not start on
         this machine.

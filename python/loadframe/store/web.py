@@ -49,7 +49,7 @@ def proxy_for(address: str, scheme: str) -> Proxy | None:
     """Return the proxy for requests to `host:port`, or None without one, for loopback addresses and hosts in NO_PROXY.
 
     `scheme` (http or https) selects HTTP_PROXY or HTTPS_PROXY, and ALL_PROXY is used without that, in upper or lower
-    case. BadInput for a proxy that is not supported.
+    case. The proxy's port is 1080 by default. BadInput for a proxy that is not supported.
     """
     proxies = getproxies_environment()
     name = scheme if scheme in proxies else "all"
@@ -77,7 +77,7 @@ def proxy_for(address: str, scheme: str) -> Proxy | None:
 
 
 def _is_direct(address: str, exceptions: str) -> bool:
-    """Whether the host of `address` (host:port) is this machine, or in `exceptions`, the text of NO_PROXY.
+    """Whether the host of `address` (host:port) is `localhost`, a loopback address, or in `exceptions` (NO_PROXY).
 
     An entry is a domain, an address, a network (CIDR) or `*`. Host names are not resolved.
     """

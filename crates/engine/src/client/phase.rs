@@ -107,7 +107,8 @@ impl<D: Driver> Phase<D> {
         self.measured_from.get().copied().unwrap_or(self.plan.warmup)
     }
 
-    /// Returns whether the caller or a stream may end the phase before its planned end.
+    /// Returns whether the plan is `adjustable`, or a stream ends the phase (`ends_with`). Otherwise, only a closed
+    /// phase, a condition of the plan or a failure ends it before its planned end.
     pub fn may_end_early(&self) -> bool {
         self.plan.adjustable || !self.plan.ends_with.is_empty()
     }

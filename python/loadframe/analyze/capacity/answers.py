@@ -90,7 +90,7 @@ class Search:
 
     @property
     def nearest(self) -> Attempt | None:
-        """The failed trial with the lowest rate above the answer, or None without one."""
+        """The failed trial with the lowest rate above that of the answer (0 if it has none); None without one."""
         held = (self.answer and self.answer.rate) or 0.0
         failed = [
             attempt for attempt in self.attempts if attempt.judgement.outcome is Outcome.FAILED and attempt.rate > held
@@ -153,7 +153,10 @@ class Capacity:
 
     @property
     def errors_open(self) -> tuple[ErrorsOpen, ...]:
-        """The error limits that the trials at the sustained rates meet on average, without proving it."""
+        """The error limits that the trials at the answers' rates leave open: the 95 % limit of the share reaches them.
+
+        Invalid trials do not count.
+        """
         by_limit: dict[tuple[str | None, float], list[tuple[int, int]]] = {}
         for made in self.searches:
             held = made.answer and made.answer.rate
@@ -191,7 +194,7 @@ class Capacity:
 
     @property
     def bracket(self) -> tuple[float, float] | None:
-        """The highest rate that passed and the lowest that failed, 1/s, of the only search; else None."""
+        """The highest rate that passed and the lowest above it that failed, if one search is conclusive; else None."""
         answers = self.conclusive
         if len(answers) != 1 or answers[0].kind is not Kind.BRACKETED:
             return None
@@ -234,7 +237,7 @@ class Capacities:
 def read_capacities(path: Path) -> Capacities:
     """Return the analysis of a capacity experiment's folder; BadInput if it is no experiment or is broken.
 
-    KeyError for an experiment of another kind.
+    KeyError or TypeError for an experiment of another kind.
     """
     return capacities_in(read_experiment(path))
 
@@ -242,7 +245,7 @@ def read_capacities(path: Path) -> Capacities:
 def capacities_in(folder: RecordedExperiment) -> Capacities:
     """Return the analysis of a capacity experiment from its runs: judges the trials and replays each search on them.
 
-    Capacities are in ascending order of nodes. KeyError for an experiment of another kind.
+    Capacities are in ascending order of nodes. KeyError or TypeError for an experiment of another kind.
     """
     description = folder.description
     slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
@@ -524,7 +527,7 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
 
 
 def _decisive(capacity: Capacity) -> Iterator[Attempt]:
-    """Yield the trials at the highest passed rate and at the failed rate above it, for each search with an answer."""
+    """Yield the trials at the answer's rate and at the failed or invalid rate above it, of each finished search."""
     for made in capacity.searches:
         ends = (made.answer.rate, made.answer.above) if made.answer else ()
         yield from (attempt for attempt in made.attempts if attempt.rate in ends)

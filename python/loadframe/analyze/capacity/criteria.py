@@ -172,9 +172,9 @@ class LimitedFigures:
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
-        """Yield a sentence for each limit that the figures, or the given ends of their bounds, miss.
+        """Yield a clause for each limit that the figures, or the given ends of their bounds, miss.
 
-        Users that still wait at the end have a sentence if their share of all users reaches the limit for errors.
+        Users that still wait at the end have a clause if their share of all users reaches the limit for errors.
         """
         response = None if self.response is None else getattr(self.response, end)
         of = "" if self.name is None else f"{self.name}: "
@@ -289,7 +289,8 @@ def limited_figures(
 ) -> Iterator[LimitedFigures]:
     """Yield the worst figures over `phases`: of each operation with separate limits, then of all others together.
 
-    LookupError with a message if the run lacks some. `users`: users or clients of a closed load, else None.
+    The others only if the general limit has a response time, and without aggregates of several operations. LookupError
+    with a message if the run lacks some. `users`: users or clients of a closed load, else None.
     """
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
@@ -377,11 +378,11 @@ def broken(
     load: bool = False,
     fate: str = "failed",
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures miss. Unknown figures are None.
+    """Yield a clause for each criterion that these figures miss, such as `p99 was 12 ms, more than 10 ms`.
 
-    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. The load
-    must achieve 99 %, and grow by at most 0.5 % of `rate`. `load` skips the response time. `fate` is the predicate of
-    the requests that count as errors.
+    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. At least
+    99 % must be achieved, and `growth` be at most 0.5 % of `rate`. A `response` of None (no answer) misses, except for
+    failures; other figures of None are skipped. `load` skips the response time. `fate` is the predicate of errors.
     """
     if load or slo.response is None:
         pass

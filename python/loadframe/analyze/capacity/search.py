@@ -158,7 +158,7 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
     """Return the next step of a search without a passed rate: a lower rate, or the answer.
 
     `high` is the lowest rate that failed or cannot be offered (None before the first trial), `tried` the tally by rate.
-    It is the answer if no lower rate is allowed.
+    The answer is returned if no lower rate is allowed.
     """
     if high is None:
         return Next(bounds.rounded(bounds.start), 1, "ramp")
@@ -191,7 +191,10 @@ class _Rate:
     """Tally of the trials at one rate."""
 
     def __init__(self, rate: float, trials: Iterable[Trial]) -> None:
-        """Count the outcomes of the trials at this rate."""
+        """Count the outcomes of the trials at this rate.
+
+        With two or more invalid trials and one or two passes, the rate counts as `beyond`, without passes.
+        """
         outcomes = [trial.outcome for trial in trials if trial.rate == rate]
         self.rate = rate
         self.passes = outcomes.count(Outcome.PASSED)

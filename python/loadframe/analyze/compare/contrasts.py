@@ -157,7 +157,7 @@ class Contrast:
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
-        """Whether each side's figures exclude failed runs or too many failed requests."""
+        """Whether, on each side, figures may hide failures: failed runs, many failed requests, or runs of value 0."""
         return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
 
     @property
@@ -462,7 +462,10 @@ def read_variants(argument: str) -> tuple[Group, ...]:
 
 
 def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return a group for each variant; treatments omit the factors that variants set."""
+    """Return a group for each variant, in the order of the file; treatments omit the factors that variants set.
+
+    Earlier attempts that count as failures of the store are included.
+    """
     description = folder.description
     at = [name for name in description["factors"] if all(name not in sets for sets in description["variants"].values())]
     return tuple(

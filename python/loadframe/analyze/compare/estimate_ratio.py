@@ -174,7 +174,10 @@ def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: H
 
 
 def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
-    """Return `paired` if each block has one run of both groups, `unpaired` if no block has both, else `blocks`."""
+    """Return `paired` if each block has one run of both groups, `unpaired` if no block has both, else `blocks`.
+
+    Runs without a block prevent `paired`. Only runs of the two groups count.
+    """
     pair = [observation for observation in observations if observation.group in (baseline, group)]
     blocks: dict[Hashable, list[Hashable]] = {}
     for observation in pair:

@@ -69,8 +69,8 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, labelled by the shortest distinct ends of the paths.
 
     An argument names a run folder, a parent of run folders, an experiment folder, a history folder, or is a pattern of
-    these such as `results/old-*`. BadInput if it matches no run, or if only some of its experiments have `estimate:
-    robust`.
+    these such as `results/old-*`. BadInput if it matches no run or a damaged one, or if only some of its experiments
+    have `estimate: robust`.
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
@@ -111,7 +111,8 @@ def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
     """Return the runs that a path or pattern names, in the order of names within a folder or pattern.
 
-    A pattern omits the folders of releases that a gate stopped. BadInput if it names no run, or if one is damaged.
+    An experiment has them in the design's order, then earlier attempts in which the store failed. Patterns and history
+    folders omit releases that a gate stopped. BadInput if the argument names no run, or if one is damaged.
     """
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
@@ -128,7 +129,7 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
 
 
 def _runs_in(path: Path) -> list[RecordedRun]:
-    """Return the runs of an experiment, a run folder, a gate history without refused runs, or a folder of these.
+    """Return the runs of an experiment, a run folder, a gate history without refused runs, or a folder of run folders.
 
     Empty for other paths. An experiment also has the earlier attempts in which the store failed. BadInput if a run is
     damaged.
@@ -179,7 +180,7 @@ def _refused(folder: Path) -> set[str]:
 
 
 def uses_robust_estimate(argument: str) -> bool:
-    """Return whether the named experiments use `estimate: robust`; False if the path names none.
+    """Return whether the experiments that a path or pattern names use `estimate: robust`; False if it names none.
 
     BadInput if only some do, or if one cannot be read.
     """
@@ -248,7 +249,7 @@ class Difference:
 
     @property
     def of_load(self) -> bool:
-        """Whether the entry describes the load."""
+        """Whether the entry describes the workload or the load generator."""
         return self.key.startswith(("workload.", "generator."))
 
     def __str__(self) -> str:
@@ -256,7 +257,7 @@ class Difference:
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
-    """Return the entries of the manifests with different values in the two groups.
+    """Return the entries of the manifests (of `_PARTS`) whose sets of values differ between the two groups.
 
     The value of a missing entry is `none`.
     """

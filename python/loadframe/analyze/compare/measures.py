@@ -165,7 +165,7 @@ class Measure:
         return not self.is_maximum or any(max(pair) <= _LONGER * min(pair) for pair in pairs)
 
     def typical(self, runs: Iterable[RecordedRun]) -> RecordedRun | None:
-        """Return the run of median duration among the runs with a value of this measure; None if none has one."""
+        """Return the run of median duration (of two, the longer) of those with a value of this measure; else None."""
         known = sorted((run for run in runs if self.of(run) is not None), key=lambda run: self._length(run)[1])
         return known[len(known) // 2] if known else None
 

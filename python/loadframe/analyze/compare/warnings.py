@@ -27,7 +27,7 @@ def _other_machine(first: str, second: str, differences: Sequence[Difference]) -
 
 
 def _other_speed(first: str, second: str, factor: float) -> str:
-    """Return the sentence that the machine's speed changed between both groups.
+    """Return the cause: the machine's speed changed between both groups.
 
     `factor` is its speed during the runs of `second` relative to those of `first`.
     """

@@ -593,7 +593,7 @@ def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return `errors`, `longest_gap`, `violation` and `exposure`: failed requests, and three times in s.
+    """Return `errors`, `longest_gap`, `violation` and `exposure`: failed or dropped requests, and three times in s.
 
     The times are the longest gap without a success, the seconds outside the SLO, and those without some replicas. A
     measure is left out if the run has no objective, or no count of replicas. None of them needs levels.

@@ -130,7 +130,8 @@ def warnings(
 ) -> Iterator[Finding]:
     """Yield findings about a transition under a load; `runs` and `controls` are numbers of runs.
 
-    `steps` have the measures of each step. `policy`: whether a policy decided about the changes.
+    `steps` have the measures of each step. `policy`: whether a policy decided about the changes; measures then have no
+    findings. Nothing without `runs`.
     """
     if not runs:
         return

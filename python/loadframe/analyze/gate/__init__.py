@@ -83,7 +83,7 @@ _Unit = tuple[int, Hashable, Hashable]
 def joint_estimate(
     contrasts: Sequence[Contrast], baseline: Group, new: Group, session_spread: float
 ) -> RatioEstimate | None:
-    """Return the ratio of the geometric mean over all these measures; None if a side lacks values.
+    """Return the ratio, new by baseline, of the geometric mean over all these measures; None if a side lacks values.
 
     Runs of different treatments form one unit if they are of the same block, or else if they have the same number
     within their treatment and session. `session_spread` is the assumed relative standard deviation of sessions if each
@@ -247,8 +247,8 @@ def judge_gate(
 
     Without a baseline, only bounds and failures of the store are checked. `kinds` are the kinds of measures to compare.
     `session_spread` is the assumed spread of sessions if each side has one. `watch` names operations whose checks get
-    most of the level. BadInput if two different treatments would be compared without `across`, or if a watched
-    operation was not measured.
+    most of the level. BadInput if a watched operation was not measured, if the baseline has no comparable run or
+    treatment, or if two different treatments would be compared without `across`.
     """
     _require_measured(new, watch)
     warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
@@ -502,7 +502,8 @@ def _estimated(
 def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
     """Return a clause on how many requests would show that fewer than the share `limit` fail.
 
-    Empty if that share or more failed, or without requests. `counts` has the failed and all requests of each run.
+    If there were enough, it advises more runs, since the share differs between runs. Empty if that share or more
+    failed, or without requests. `counts` has the failed and all requests of each run.
     """
     failed, due = (sum(column) for column in zip(*counts, strict=True))
     needed = requests_needed(failed / due, limit) if due else None

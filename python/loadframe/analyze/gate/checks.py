@@ -154,7 +154,7 @@ class Question:
 
     @property
     def catch(self) -> float:
-        """The worsening that a passed check must exclude, as a share of the baseline."""
+        """The worsening that a passed check must exclude, as a share of the baseline, for errors of the requests."""
         return self.thresholds.catch_of(self.measure.kind)
 
     def worse_by(self, pace: float = 1.0) -> tuple[float, float, float]:
@@ -190,7 +190,7 @@ class Question:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the worsening is significant."""
+        """Whether the worsening is significant: its adjusted p is below the level of all checks together."""
         return self.p < self.thresholds.level
 
     @property
@@ -207,7 +207,7 @@ class Question:
 
     @property
     def level(self) -> float:
-        """The level of the check before any check has rejected."""
+        """The level of the check before any check has rejected, divided by the caution of its estimate."""
         return self.thresholds.level * self.share / self.estimate.caution
 
     @cached_property
@@ -411,16 +411,16 @@ def _span(question: Question) -> str:
 
 
 def _worse(value: float, least: float) -> str:
-    """Return a worsening in words: `4.2 % worse`, or `better` if it is negative.
+    """Return a worsening, a share of one, in words: `4.2 % worse`, or `4.2 % better` for -0.042; 0 is better.
 
-    The digits distinguish it from the least effect.
+    The digits distinguish its size from `least`, the least effect, also a share.
     """
     size = share_beside(abs(value), least, 1)
     return f"{size} {'worse' if value > 0 else 'better'}"
 
 
 def _bounds_or_finds(question: Question) -> str:
-    """Return why the interval is wide: the load generator's delays if it would exclude the effect without them."""
+    """Return a clause: the generator's delays, if the interval excludes the effect without them; else a remedy."""
     if question.without_bounds < question.catch:
         return f"; {WIDENED}"
     return _runs_that_help(question)

@@ -106,7 +106,7 @@ def runs_needed(
     most: int,
     higher_is_better: bool = False,
 ) -> int | None:
-    """Return the number of runs of each side that finds a worsening with a probability of 0.8, or None above `most`.
+    """Return the fewest runs of each side, from 2, that find a worsening with a probability of 0.8; None above `most`.
 
     `error` (of the log ratio) and `freedom` are those of `runs`, the runs of both sides; None also if they leave no
     degrees of freedom. The variance falls with the number of runs, and the degrees of freedom grow with it. `worsening`
@@ -158,7 +158,7 @@ class Graph:
     def __init__(self, members: Sequence[int], watched: Sequence[Collection[int]] = ()) -> None:
         """Build the graph from the number of members per family, and the indices of their watched members.
 
-        A family with one member has no joint hypothesis.
+        A family with one member has no joint hypothesis. Watched members share 90 % of their family's level.
         """
         total = sum(count + (count > 1) for count in members)
         self.weights: Array = np.zeros(total)

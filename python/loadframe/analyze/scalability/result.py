@@ -162,7 +162,7 @@ class Robust:
     standing: PeakStanding
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the model, its parameters and the indices of the rejected observations for JSON."""
+        """Return model, parameters, the conclusion about a peak, and the rejected observations (by index) for JSON."""
         return {
             "without": [{"observation": outlier.place, "deviation": outlier.deviation} for outlier in self.outliers],
             "best": self.best,

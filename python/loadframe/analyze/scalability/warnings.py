@@ -82,7 +82,7 @@ def _peak_open(
     largest: float,
     over: str,
 ) -> str:
-    """Return the sentence that the data neither show nor exclude a peak.
+    """Return the cause: the data neither show nor exclude a peak.
 
     `flat` are the models without a peak, `peak` is the USL's with the ends of its interval, `largest` the largest
     measured size. `kappa_high` is the upper end of kappa's interval. `over` names the unit of sizes, such as nodes.

@@ -49,7 +49,7 @@ def _level(nodes: int | None, clients: int | None) -> str:
 def _failed_level(
     nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool, included: int
 ) -> str:
-    """Return the sentence that the store failed at a level in `failed` of `total` runs.
+    """Return the cause: the store failed at a level in `failed` of `total` runs.
 
     The level is the number of nodes and of clients, each None if unknown. `listed` names the failed runs; `included` of
     them are on the curves. `shown`: whether other runs of the level are on the curves.

@@ -67,7 +67,7 @@ _POOLS = ("search", "write", "get")
 
 
 def _bend(nodes: int | None, clients: int, fewest: int, effective: float, reasons: Sequence[str]) -> str:
-    """Return the sentence that throughput bends over the clients, with the saturated resources in `reasons`.
+    """Return the cause: throughput bends over the clients, with the saturated resources in `reasons`.
 
     `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of each of the
     `fewest` clients. `nodes` is None if unknown.
@@ -124,7 +124,7 @@ def _runs_at(runs: Sequence[RecordedRun], phase: str, at: Treatment) -> list[Rec
 
 
 def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield a sentence on each saturated resource of the store or machine, and a remedy.
+    """Yield a clause on each saturated resource of the store or machine, and a remedy.
 
     Resources are processors, pools that reject or queue requests, the heap (garbage collection), and storage.
     """
@@ -157,7 +157,7 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
 
 
 def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield a sentence on each processor limit that was reached, of nodes or the machine, and a remedy."""
+    """Yield a clause on each processor limit that was reached, of nodes or the machine, and a remedy."""
     more = "give nodes more processors, or take more nodes"
     shares = [share for run in runs for share in cpu_shares(run, phase).values()]
     if shares and max(shares) >= _CPU:
@@ -171,7 +171,7 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield a sentence and a remedy if the generator limited all runs `above`, those with more clients."""
+    """Yield a clause and a remedy if the generator limited all runs `above`, those with more clients."""
     if above and all(_is_generators(run, phase) for run in above):
         yield (
             "with more clients the load generator was the limit",
@@ -234,7 +234,8 @@ class Calibration:
 def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
     """Return a run's number of clients with its throughput and the CPU shares of its least and most busy node.
 
-    Only the number is known if the run did not reach the phase, or if its throughput has no upper bound.
+    Only the number is known if the run did not reach the phase, or if its throughput is unknown or has no upper bound.
+    An unknown number is 0.
     """
     clients, entry = run.clients(phase) or 0, run.phase(phase)
     # A throughput without an upper bound does not show whether more clients would increase it.

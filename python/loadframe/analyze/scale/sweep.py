@@ -177,7 +177,7 @@ class Shape:
 
 
 def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
-    """Return the shapes that share their total of CPUs with another shape, few large nodes first.
+    """Return the shapes that share their total of CPUs with another shape, grouped by total, few large nodes first.
 
     Empty unless nodes and the nodes' CPU limit are factors; open loads are left out.
     """

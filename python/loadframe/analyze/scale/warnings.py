@@ -34,7 +34,7 @@ _DEDICATED = "repeat on a machine with dedicated processors; more repetitions re
 
 
 def _shared_cores(wanted: float | None, usable: int) -> str:
-    """Return the sentence that nodes and generator share the CPUs of the machine.
+    """Return the cause: nodes and generator share the CPUs of the machine.
 
     `wanted` is the CPU limit of all nodes together (None: no limit), `usable` the CPUs of the machine.
     """
@@ -43,7 +43,7 @@ def _shared_cores(wanted: float | None, usable: int) -> str:
 
 
 def _dearer_requests(nodes: tuple[int, int], cost: tuple[float, float]) -> str:
-    """Return the sentence that a request costs more CPU time with more nodes.
+    """Return the cause: a request costs more CPU time with more nodes.
 
     `nodes` are the few and the many nodes, `cost` the CPU time of all nodes per request with each, s.
     """
@@ -56,7 +56,7 @@ def _dearer_requests(nodes: tuple[int, int], cost: tuple[float, float]) -> str:
 
 
 def _hot_node(nodes: Sequence[int], busiest: float, others: tuple[float, float]) -> str:
-    """Return the sentence that one node is saturated and the others are not, at these numbers of `nodes`.
+    """Return the cause: one node is saturated and the others are not, at these numbers of `nodes`.
 
     `busiest` and `others` (the least and the most) are shares of the CPU limit.
     """
@@ -68,7 +68,7 @@ def _hot_node(nodes: Sequence[int], busiest: float, others: tuple[float, float])
 
 
 def _speed_varied(factor: float, share: float | None) -> str:
-    """Return the sentence that the speed of the machine varied by `factor` between runs.
+    """Return the cause: the speed of the machine varied by `factor` between runs.
 
     `share` is the share of the run-to-run variance of throughput that correlates with it; None if unknown.
     """
@@ -80,7 +80,7 @@ def _speed_varied(factor: float, share: float | None) -> str:
 
 
 def _failing_requests(worst: float, size: int, clients: int | None, runs: int, total: int) -> str:
-    """Return the sentence that many requests failed in `runs` of `total` runs.
+    """Return the cause: many requests failed in `runs` of `total` runs.
 
     `worst` is the largest share of failed requests of a run, at `size` nodes and `clients`.
     """

@@ -102,7 +102,7 @@ def read_settings(path: Any) -> Settings:
 
 
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
-    """Return the result of each phase at each size; `description` is the content of experiment.json.
+    """Return the result of each phase at each size, by size first; `description` is the content of experiment.json.
 
     `costs`: whether to compute CPU costs and look for fresh nodes, which reads the telemetry of each run.
     """
@@ -493,7 +493,7 @@ def _doubts(
 
 
 def _of_figures(used: Sequence[RecordedRun], runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Return the runs behind the figures of a result: the design's, and the usable ones that confirm the winner."""
+    """Return the runs behind the figures of a result: `used`, those of the design, and usable confirmation runs."""
     return [*used, *(run for run in runs if run.id.startswith(CONFIRM) and run.usable)]
 
 
@@ -510,7 +510,7 @@ def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Fi
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:
     """Return in words the interactions of two factors that are aliased with a term: in whole, then in part.
 
-    Empty without any. Interactions of three are aliased with almost every term, and rare.
+    At most four are named. Empty without any. Interactions of three are aliased with almost every term, and rare.
     """
     pairs = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
     whole = [term_name(alias.term, factors) for alias in pairs if alias.part > _WHOLE]

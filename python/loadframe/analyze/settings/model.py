@@ -234,7 +234,8 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     """Return a model of logarithms with effects widened by the bounds of the values.
 
     A main effect is a difference of two means, and each mean may be off by the bounds. An interaction is a difference
-    of such differences. Terms whose effects may all be 0 lose their significance.
+    of such differences. A term whose effects may all be 0 gets p = 1. Of an interval without limits (no repetitions),
+    only the bounds count.
     """
     if bounds.is_exact:
         return model

@@ -9,7 +9,7 @@ _REPEAT_EXCLUDED = "find out why runs were excluded, and repeat them"
 
 
 def _unrepeated(judged: bool, repeated: bool) -> str:
-    """Return the sentence that the run-to-run variance is unknown.
+    """Return the cause: the run-to-run variance is unknown.
 
     `judged`: whether effects have a p. `repeated`: whether a combination has two valid runs.
     """
@@ -23,7 +23,7 @@ def _unrepeated(judged: bool, repeated: bool) -> str:
 
 
 def _aliased(scheme: str, effects: Sequence[tuple[str, str]]) -> str:
-    """Return the sentence that effects may come from interactions.
+    """Return the cause: effects may come from interactions.
 
     `effects` pair the name of each effect with the names of its interactions.
     """
@@ -32,7 +32,7 @@ def _aliased(scheme: str, effects: Sequence[tuple[str, str]]) -> str:
 
 
 def _interactions_unknown(scheme: str, alone: bool) -> str:
-    """Return the sentence that the scheme does not show interactions.
+    """Return the cause: the scheme does not show interactions.
 
     `alone`: whether it changes one setting at a time.
     """

@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """Whether at least one figure is good or bounded."""
+        """Whether at least one figure is good or bounded; without figures, whether no reason makes them unknown."""
         return is_valid(self.figures, [reason.code for reason in self.reasons])
 
     def recorded(self) -> RecordedVerdict:
@@ -99,7 +99,8 @@ def judge(
     `stored` are the events of sources that the store has. None may be missing, unless the source may repeat events or a
     node was killed on purpose.
 
-    If the cluster was changed on purpose (`disturbed`), rules about effects of the change are not judged.
+    If the cluster was changed on purpose (`disturbed`), rules about effects of the change are not judged. `not_judged`
+    has further rules that were not checked, for the result.
     """
     reasons: list[Finding] = [
         *([rules.GENERATOR_FAILED(what=failure)] if failure else []),
@@ -184,7 +185,7 @@ def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
 
 
 def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
-    """Return the sentence that throughput changed by `steady.change` because documents grew and slowed operations.
+    """Return a clause: throughput changed by `steady.change` because documents grew and slowed operations.
 
     At least one operation of the phase must have grown.
     """
@@ -374,9 +375,10 @@ def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _requests(judged: JudgedPhase) -> Iterator[Finding]:
-    """Yield findings about operations with no answer, over 1 % failures, or over 0.1 % dropped requests.
+    """Yield findings about operations without requests, with over 1 % failures, or over 0.1 % dropped requests.
 
-    Operations that users skip in their journeys may have no answer.
+    Requests without an answer at the end count as failures. In a phase with users, who may skip operations, an
+    operation may lack requests if another one has some.
     """
     phase = judged.summary
     has_users = any(stream.users is not None for stream in phase.streams)

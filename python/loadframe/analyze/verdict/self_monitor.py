@@ -89,8 +89,8 @@ def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
     The share is a rank's work divided by the median work, or the median time divided by its time; a straggler is below
-    2/3. `clients` is the number of clients of all ranks, if it is fixed. Empty if the ranks have too few requests for a
-    judgement.
+    2/3. `clients` is the number of clients of all ranks, if it is fixed: ranks that got none are left out. Empty if the
+    ranks have too few requests for a judgement.
     """
     if clients is not None and clients < len(ranks):
         # The other ranks have no client.
@@ -129,8 +129,8 @@ def generator_figures(
 ) -> GeneratorFigures:
     """Return the generator's figures in the measured window of the phase that `outcome` describes.
 
-    `series` has the rows of this phase only. `ceiling` is the calibrated rate of one worker, requests/s; None if
-    unknown.
+    Shares of CPU, waiting and stalls are those of the worst worker or rank. `series` has the rows of this phase only.
+    `ceiling` is the calibrated rate of one worker, requests/s; None if unknown.
     """
     start = outcome["offset"] + outcome["warmup"]
     end = start + outcome["measured"]
@@ -277,9 +277,9 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
 def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     """Return requests done in the window divided by requests due in it, over all open streams, or None without any.
 
-    The share exceeds 1 if the window answered a backlog of the warm-up. Due requests are counted, so that the variation
-    of a Poisson schedule is not attributed to the store. A growing backlog lowers the share: its requests are due in
-    the window and done after it.
+    None also if none was due, or if the window is too short. The share exceeds 1 if the window answered a backlog of
+    the warm-up. Due requests are counted, so that the variation of a Poisson schedule is not attributed to the store. A
+    growing backlog lowers the share: its requests are due in the window and done after it.
     """
     streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
     if not streams:

@@ -43,8 +43,8 @@ _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: the capacity of each treatment, and the nodes for each demand.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
-    checked.
+    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. KeyError or TypeError
+    for another kind.
     """
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
@@ -73,9 +73,9 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(capacities: Capacities) -> BadInput | None:
-    """Return an error if no treatment has a rate or number of users that meets the SLO; else None.
+    """Return an error if, at every treatment, the searches found that no rate or number of users meets the SLO.
 
-    Return None, too, without treatments.
+    Return None otherwise: also without treatments, and if one has no answer.
     """
     if not capacities.capacities or any(capacity.kind is not Kind.NONE for capacity in capacities.capacities):
         return None

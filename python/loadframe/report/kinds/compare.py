@@ -229,7 +229,7 @@ def _column(contrast: Contrast) -> str:
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each of the first 40 measures with its interval, or return None without contrasts.
+    """Draw the ratios of the first 40 contrasts with their intervals, or return None without contrasts.
 
     `name` is the plot's identifier.
     """
@@ -322,6 +322,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: ratios, tests and warnings.
 
     `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, is broken, or has nothing to compare.
+    KeyError for another kind.
     """
     folder = read_experiment(path)
     comparison = compare_variants(folder)

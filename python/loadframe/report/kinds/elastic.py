@@ -169,8 +169,8 @@ def _joining(delay: Repeated, joined: int, runs: int) -> str:
 def _gain_text(gain: Estimate, growth: float) -> str:
     """Write the gain of added nodes as the end of a sentence; a loss only if the whole interval shows one.
 
-    `growth` is the number of nodes after the step over that before it. `gain` times `growth` is the factor by which
-    throughput changed.
+    Without a finite interval, write the gain or loss as that of a single run, of unknown variance. `growth` is the
+    number of nodes after the step over that before it. `gain` times `growth` is the factor by which throughput changed.
     """
     if not gain.is_finite:
         less = gain.value * growth < 1
@@ -272,8 +272,8 @@ def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Num
 def _measure_text(measure: Repeated, unit: str | None = None) -> str:
     """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`.
 
-    `>` marks runs in which the event did not happen before the end; the number is their smallest bound. `unit` replaces
-    the unit of the measure's definition.
+    `>` marks runs in which the event did not happen before the end; the number is their smallest bound. The mean of the
+    other runs follows after `;`. `unit` replaces the unit of the measure's definition.
     """
     unit = unit or MEASURES[measure.name].unit
     bounds = [value.value for value in measure.values.values() if value.censored]
@@ -465,7 +465,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(elasticity: Elasticity) -> BadInput | None:
-    """Return an error if no trigger fired in any completed run with events, so that no cluster was changed.
+    """Return an error if each done run with the event recorded that a trigger never fired, and none that one fired.
 
     Return None otherwise, and without such runs.
     """

@@ -66,7 +66,7 @@ def _waiting_rows(tiers: Tiers) -> list[list[Cell]]:
 
 
 def waiting_table(tiers: Tiers) -> Table | None:
-    """Return the table of waiting times for the page; None if no application was measured."""
+    """Return the table of waiting times for the page; None if no application reported the time of a part."""
     if not tiers.waiting:
         return None
     return Table(
@@ -79,7 +79,7 @@ def waiting_table(tiers: Tiers) -> Table | None:
 
 
 def waiting_on_terminal(tiers: Tiers) -> TerminalTable | None:
-    """Return the table of waiting times for the terminal; None if no application was measured."""
+    """Return the table of waiting times for the terminal; None if no application reported the time of a part."""
     if not tiers.waiting:
         return None
     table = TerminalTable(_WAITING, names=2, title=f"{_WAITING_TITLE}:")

@@ -40,7 +40,7 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
     """Draw the trials of a treatment: rate or users, response time (ms) and outcome. `name` is the plot's identifier.
 
     If operations have limits of their own, the y axis is the worst ratio of a response time to its limit. Trials
-    without a response time are left out.
+    without a response time or a limit are left out.
     """
     attempts = [attempt for search in capacity.searches for attempt in search.attempts]
     apart, unit = bool(capacities.slo.operations), unit_of(capacity.over)

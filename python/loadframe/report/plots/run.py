@@ -271,7 +271,8 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
     """Draw the CPU of each node (cores) above, the network traffic of nodes and machines (MB/s) below.
 
     Return None without samples of CPU. CPU is drawn in user mode and in the kernel if the run recorded both, and in
-    total for many nodes. The x axis has s since the run began. `name` is the plot's identifier.
+    total for many nodes. Traffic that never exceeds 1 kB/s is not drawn. The x axis has s since the run began. `name`
+    is the plot's identifier.
     """
     cpu = _samples(run, {"process.cpu": ""})
     traffic = {

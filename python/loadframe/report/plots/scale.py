@@ -308,7 +308,7 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def residuals(fit: ScalabilityFit, name: str) -> Figure:
-    """Draw the residuals of the best model (measured minus fitted) against size, in % of the fit or in 1/s.
+    """Draw the residuals of the best model (measured minus fitted) against size, in % of the size's mean or in 1/s.
 
     `name` is the plot's identifier.
     """

@@ -145,7 +145,7 @@ _HOSTS = 20
 
 
 def samples_table(run: Run) -> Table | None:
-    """Return the distribution of samples (1/s, over 5 and 10 s) by phase, and by node for the first 20 nodes.
+    """Return the distribution of samples (1/s, over 5 and 10 s) by phase, and over 5 s for each of the first 20 nodes.
 
     Return None without samples.
     """
@@ -438,7 +438,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
 
 
 def _headline(run: Run) -> list[str]:
-    """Return a sentence for each source and operation of the measured phases; of preparing phases if no other exists.
+    """Return sentences on each source and operation of the measured phases; of preparing phases if no other exists.
 
     Above four phases, the only sentence gives their number. Sentences of an invalid run begin with `Invalid: `.
     """

@@ -215,8 +215,8 @@ class Application(Store):
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the plan of an instance (empty role), the load balancer (`balancer`), or a store's node (its kind).
 
-        Instances and balancer wait until `form` or `reunite` writes a file into their folder. A store's plan is its
-        own, with the administrator's password in a file if it authenticates.
+        Instances and balancer wait until `form`, `reunite` or `join` writes a file into their folder. A store's plan is
+        its own, with the administrator's password in a file if it authenticates.
         """
         if node.role == BALANCER:
             program = balancer.program()
@@ -332,9 +332,9 @@ class Application(Store):
     def _connect(self, members: Sequence[Member], front: Member, tiers: Tiers, watch: Watch) -> None:
         """Give the instances the environment of the tiers, wait until they answer, and enter them in the balancer.
 
-        `front` is the balancer. If it does not run yet, it gets a complete configuration instead, with the balancer's
-        `settings`, and starts. Remembers the tiers for `statistics`. StoreFailed if the wait for the instances exceeds
-        180 s.
+        `front` is the balancer. If it does not run yet, it gets a complete configuration instead, with the algorithm
+        and threads in `tiers`, and starts. Remembers the tiers for `statistics`. StoreFailed if the wait for the
+        instances exceeds 180 s.
         """
         instances = [member for member in members if not member.role]
         for member in instances:

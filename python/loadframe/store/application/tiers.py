@@ -125,8 +125,8 @@ _MAX_SIZE = 16 * 2**20
 def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
     """Return the text files below a folder that match a glob pattern in `patterns`, by relative path, in path order.
 
-    Hidden files, `__pycache__` and files that match one of `without` are skipped. BadInput for a file that is not
-    UTF-8, for no files, and for more than 16 MiB in total.
+    Hidden files and folders, `__pycache__` and files that match one of `without` are skipped. BadInput for a file that
+    is unreadable or not UTF-8, for no files, and for more than 16 * 2**20 characters in total.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})

@@ -108,7 +108,7 @@ class Cassandra(Store):
         return distribution.embedded_files(self.kind, version)
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, in the vendor's layout, None without `home`; BadInput below version 5.0."""
+        """Return the user's installation, None without `home`; BadInput for another layout, or below version 5.0."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("apache-cassandra", "cassandra-all"))
@@ -145,9 +145,10 @@ class Cassandra(Store):
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the plan of a node that binds one address and opens no JMX port. BadInput without Java.
+        """Return the plan of a node that binds one address and opens no JMX port.
 
-        The file config/manage.json has the command line of the management tool.
+        BadInput without Java, or if the heap leaves less than 256 MiB of the node's memory limit. The file
+        config/manage.json has the command line of the management tool.
         """
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
@@ -347,7 +348,7 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "normal"))
 
     def _is_member(self, addresses: Sequence[str], member: Member) -> bool:
-        """Whether the other nodes list the node as a member."""
+        """Whether the first of `addresses` that answers lists the node as a member."""
         return member.address in self._ring(addresses).members
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
@@ -430,7 +431,8 @@ class Cassandra(Store):
 
         `key` is its primary key, by default `id`; a key that is not in `columns` is a text. `with` is the text of
         further options. Also creates the keyspace, with `replication`. BadInput without columns, for more copies than
-        `nodes`, and if the keyspace exists with another replication. CqlError if the table exists.
+        `nodes`, and if the keyspace exists with another number of copies than `replication` gives. CqlError if the
+        table exists.
         """
         columns: Mapping[str, str] = definition.get("columns") or {}
         declared = definition.get("key", "id")

@@ -81,6 +81,7 @@ def figures(ask: Ask) -> dict[str, float]:
     """Return a node's statistics by Loadframe's names, from its virtual tables.
 
     They cover thread pools, caches, compactions, clients, hints, disk use and streams; names with `bytes` are in bytes.
+    Counters start with the node. Disk use is without system keyspaces.
     `ask` sends a statement to the node and returns its rows.
     """
     totals: dict[str, float] = {}
@@ -116,10 +117,10 @@ _TIMEOUT = 120.0
 
 
 def sampled_rows(ask: Callable[..., list[dict[str, Any]]], name: str, documents: int, keyspace: str) -> Sample:
-    """Return up to `documents` rows in the order of their tokens, which is random. BadInput without the table.
+    """Return the first rows, up to `documents`, in the order of their tokens, which are hashes of the keys.
 
-    Nulls are left out. The sample's key is None if the primary key has several columns. `ask(statement, timeout=...)`
-    returns the rows of a statement; the timeout is in s.
+    BadInput for an invalid name, or without the table. Nulls are left out. The sample's key is None if the primary key
+    has several columns. `ask(statement, timeout=...)` returns the rows of a statement; the timeout is in s.
     """
     for word in (name, keyspace):
         if not word.replace("_", "").isalnum():

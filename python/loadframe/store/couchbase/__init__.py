@@ -118,7 +118,10 @@ class Couchbase(Store):
         launch.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the plan of a node, with adapted copies of the installation's start script and configuration."""
+        """Return the plan of a node, with adapted copies of the installation's start script and configuration.
+
+        BadInput for an unknown start script, or a memory limit below 1 GiB.
+        """
         return launch.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
@@ -236,7 +239,7 @@ class Couchbase(Store):
         """Return up to `documents` random JSON objects of a bucket; every document has the same chance.
 
         There may be fewer, also in a larger bucket, because each document is drawn independently. BadInput if the
-        bucket or its primary index is missing, or `database` is given.
+        bucket, its primary index or the query service is missing, or `database` is given.
         """
         self._refuse_database(database)
         quoted, export = _quoted(name), "export the documents to a file"

@@ -155,7 +155,8 @@ def find(home: Path | None) -> FoundInstallation:
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     """Return the plan of a node, which runs a copy of the vendor's start script with other folders, name and ports.
 
-    A restarted node (without `extra_ports`) keeps the name and ports in its folder.
+    A restarted node (without `extra_ports`) keeps the name and ports in its folder. BadInput for an unknown script, or
+    a memory limit below 1 GiB.
     """
     home, data = installation.home, node.folder / "data"
     script = (home / "bin" / _PROGRAM).read_text()

@@ -344,7 +344,7 @@ class MongoDB(Store):
             watch(Balancing(0, "members", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Remove a member, after a primary has stepped down, or a shard, after its data has moved.
+        """Remove a member, which steps down first if it is the primary, or a shard, after its data has moved.
 
         `watch` gets the chunks left on a shard. BadInput if the others could not continue.
         """

@@ -72,7 +72,7 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the client of a set's primary, or of the first server if it is a router or not a member.
+    """Return the client of a set's primary, or of the first server that answers if it is a router or in no set.
 
     StoreFailed without a primary, Unreachable if no server answers.
     """

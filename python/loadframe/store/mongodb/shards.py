@@ -218,7 +218,7 @@ def _is_off(router: Client) -> bool:
 
 
 def _sharded(router: Client) -> list[dict[str, Any]]:
-    """Return the entries of `config.collections` for all sharded collections, without the cluster's internal ones."""
+    """Return the documents of `config.collections` on sharded collections, except internal ones; `_id` is the name."""
     condition = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
     answer = router.ask({"find": "collections", "filter": condition, "batchSize": 100_000}, "config")
     return list(answer["cursor"]["firstBatch"])

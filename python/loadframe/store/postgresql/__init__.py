@@ -45,8 +45,8 @@ _WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     """Yield the statements that create a table and its indexes.
 
-    `definition` may have `columns`, `key`, `indexes`, `unlogged` and `with`. A key that is not a declared column
-    becomes a text column; it is `id` by default, and None for a table without a key.
+    `definition` may have `columns` (default: `document`, jsonb), `key`, `indexes`, `unlogged` and `with`. A key that is
+    not a declared column becomes a text column; it is `id` by default, and None for a table without a key.
     """
     parts = _columns(definition)
     if (key := definition.get("key", ID)) is not None:

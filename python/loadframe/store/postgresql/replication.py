@@ -110,7 +110,7 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 
 
 def health(addresses: Sequence[str], clients: Clients) -> Health:
-    """Return the health: ready if there is a primary and a replica streams from each of its slots.
+    """Return the health: ready if there is a primary and each of its slots is in use, also by replicas that catch up.
 
     Nodes are the primary and connected replicas, `moving` those that catch up, and `missing` slots without a replica.
     Without a primary, one node is missing.
@@ -229,7 +229,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
     """Hand over from a primary to the most advanced replica; a replica leaves without further steps.
 
     The old primary becomes read-only, and its sessions end. BadInput if there is no replica to promote, StoreFailed if
-    the promotion fails.
+    the promotion fails, or if a replica leaves a cluster without a primary.
     """
     leaving = clients(member.address)
     if role(leaving).replica:

@@ -249,11 +249,14 @@ class Redis(Store):
         return ring.health(seen, self.client)
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a sentence for each address that does not answer; load would use the cluster's others unnoticed."""
+        """Return a text, `HOST:PORT does not answer`, for each such address; load would use the others unnoticed."""
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """Raise BadInput for several single servers, or several clusters; servers that do not answer are skipped."""
+        """Raise BadInput for a single server among several addresses, and for nodes of different clusters.
+
+        Servers that do not answer are not checked, but count as addresses.
+        """
         clustered = {address: self._clustered_at(address) for address in addresses}
         alone = [address for address, is_clustered in clustered.items() if is_clustered is False]
         if alone and len(addresses) > 1:
@@ -305,7 +308,7 @@ class Redis(Store):
         return settings
 
     def _every(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a client for each node of the cluster, or for the single server."""
+        """Return a client for each node of the cluster, also for nodes that are down, or for the single server."""
         seen = self._ring(addresses)
         return [self.client(node.address) for node in seen.nodes] if seen else [self.client(a) for a in addresses]
 

@@ -158,7 +158,7 @@ class Client:
 
     @property
     def credentials(self) -> list[str]:
-        """Arguments of MIGRATE with which another node logs in to this one."""
+        """Arguments of MIGRATE with which another node logs in to this one; empty without credentials."""
         return ["AUTH2", self._auth.user or USER, self._auth.secret] if self._auth else []
 
     def ask(self, *words: str | int) -> Any:
@@ -173,7 +173,7 @@ class Client:
         """Send commands in one write, and return their replies in order.
 
         All are executed, but the first error reply is raised: BadInput for denied access, otherwise StoreFailed.
-        Unreachable without an answer.
+        Unreachable without an answer, and while the server loads its data.
         """
         return self._send(self._commands, commands)
 
@@ -184,14 +184,16 @@ class Client:
     def look(self, command: str) -> dict[str, str]:
         """Return the fields `name:value` of a status command, with a timeout of 5 s.
 
-        Unreachable without an answer, BadInput for denied access, StoreFailed for other error replies.
+        Unreachable without an answer or while the server loads its data, BadInput for denied access, StoreFailed for
+        other error replies.
         """
         return dict(line.split(":", 1) for line in self.look_at(command) if ":" in line)
 
     def look_at(self, command: str) -> list[str]:
         """Return the lines of a status command's reply, with a timeout of 5 s.
 
-        Unreachable without an answer, BadInput for denied access, StoreFailed for other error replies.
+        Unreachable without an answer or while the server loads its data, BadInput for denied access, StoreFailed for
+        other error replies.
         """
         return str(self._send(self._status, [[command]])[0]).splitlines()
 

@@ -253,7 +253,10 @@ def health(seen: Ring, clients: Clients) -> Health:
 
 
 def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Assign each node an equal range of slots, and introduce the nodes to each other."""
+    """Wait for all nodes, assign each an equal range of slots, and introduce them to each other.
+
+    Returns when all nodes see a complete cluster. `clients` are those of `members`, in the same order.
+    """
     wait(clients, watch)
     count = len(clients)
     for number, client in enumerate(clients):

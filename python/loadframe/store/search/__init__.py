@@ -186,7 +186,7 @@ class SearchStore(Store):
         return super().software(_SERVERLESS_VERSION if version == SERVERLESS else version)
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """Raise BadInput for the other product of the family, and for unsupported versions."""
+        """Raise BadInput if `version` names another product than this kind, and for unsupported versions."""
         product, _, _ = version.rpartition(" ")
         if product:
             raise BadInput(
@@ -252,7 +252,7 @@ class SearchStore(Store):
         return settings
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Wait until the node has joined: the others list it, and it reports the same cluster."""
+        """Wait until the node has joined: both the others and the node itself list it as a data node."""
         membership.join(self.request, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
@@ -301,7 +301,7 @@ class SearchStore(Store):
 
         `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits up to 60 s, and
         only for the primaries, because the cluster may have too few nodes for the replicas. LoadframeError if the index
-        exists.
+        exists, or is not ready by then.
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})

@@ -44,7 +44,7 @@ def create_rolling(
 
 
 def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
-    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed.
+    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it deleted any.
 
     `composed` is whether the product has composable templates. Indices behind an alias without a template stay.
     """
@@ -166,11 +166,11 @@ def _random_hits(request: Any, addresses: Sequence[str], name: str, size: int) -
 def _run(
     request: Any, addresses: Sequence[str], name: str, start: Mapping[str, Any], indices: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return about 20 hits that were written one after the other, from the hit `start` on.
+    """Return hits that were written one after the other, from the hit `start` on: 20, or a few more.
 
-    After its index, the run continues in the next of `indices`, and after the last in the first: if it ended there,
-    documents at the beginning of an index would belong to fewer runs. LoadframeError if the store does not search
-    sequence numbers.
+    The number is a multiple of the shards, and lower only if there are fewer documents. After its index, the run
+    continues in the next of `indices`, and after the last in the first: if it ended there, documents at the beginning
+    of an index would belong to fewer runs. LoadframeError if the store does not search sequence numbers.
     """
     names = sorted(indices)
     first = names.index(start["_index"])

@@ -91,7 +91,7 @@ def _introduce(folder: Path, text: str) -> None:
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait until the others list the node as a data node, and it reports the same cluster.
+    """Wait until both the others and the node itself list it as a data node.
 
     Unanswered and refused requests are repeated, except for BadInput; `watch` limits the time.
     """
@@ -191,7 +191,7 @@ def require_electors(request: Request, addresses: Sequence[str], member: Member)
 
 
 def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:
-    """Return the number of shard copies on each node; a moving shard counts for its source."""
+    """Return the number of shard copies on each data node, also 0; a moving shard counts for its source."""
     counts = Counter(dict.fromkeys(names(request, addresses), 0))
     for shard in request(addresses, "GET", "/_cat/shards?format=json&h=node,state", timeout=10.0):
         # A moving shard has `node-0 -> 127.0.0.1 IDENTITY node-1`.
@@ -207,7 +207,7 @@ def _excess(shards: Counter[str]) -> int:
 
 
 def _uneven(shards: Counter[str]) -> str:
-    """Return a warning about nodes without shards; empty if each node has some, or there are none."""
+    """Return a warning about nodes without shards; empty if each node has some, or if no shards exist."""
     empty = sorted((name for name, count in shards.items() if not count), key=by_number)
     if not empty or not shards.total():
         return ""

@@ -79,9 +79,10 @@ class WriteEffect:
 
 
 def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
-    """Return the answer to a request for data, and its effect (None for reads). Refused for an unknown collection.
+    """Return the answer to a request for data, and its effect (None for reads).
 
-    Shared state does not change: the caller applies the effect.
+    Refused for an unknown collection, except by `_bulk` and `_msearch`. Shared state does not change: the caller
+    applies the effect.
     """
     kind, collection = request.timed, request.parts[0]
     if kind == "_bulk":
@@ -123,7 +124,8 @@ def _search(body: Mapping[str, Any], collection: str, shared: SharedState) -> di
 def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
     """Answer a bulk request as if each document succeeded; the kind of the first action counts for all.
 
-    Also return the effect on the documents; None for an unknown collection.
+    Also return the effect on the documents; None for an unknown collection. Without a collection in the path, the
+    documents are of the first collection.
     """
     lines = request.body.count(b"\n")
     named = request.parts[0] if len(request.parts) > 1 else next(iter(shared.definitions), "")
@@ -176,7 +178,10 @@ def administration(request: Request, shared: SharedState, node: str, now: float)
 
 
 def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
-    """Return the answer to a request below `_cluster`; a change of settings excludes nodes from holding shards."""
+    """Return the answer to a request below `_cluster`, Refused for others than health, settings, reroute and votes.
+
+    A change of settings replaces the set of nodes that must not hold shards.
+    """
     placement = shared.placement
     match request.method, path:
         case "GET", ("health", *_):
@@ -339,8 +344,8 @@ class SimNode:
     def serve(self, request: Request) -> tuple[float, int, object]:
         """Queue a request for data; return the time (monotonic clock, s), status and body of its answer.
 
-        Status 503 before the node is a member, 429 if the queue is full. Refused for an unknown collection. The effect
-        of a write is published at the next tick.
+        Status 503 before the node is a member, 429 if the queue is full. Refused as by `data`. The effect of a write is
+        published at the next tick.
         """
         now = time.monotonic()
         with self.shared.queues() as stations:
@@ -364,9 +369,10 @@ class SimNode:
             self._seeds, self._random = self.shared.seeds, random.Random(f"{self.shared.seed}/{self.name}")
 
     def _server(self) -> str:
-        """Return the node that serves the next request: this one, or in its turn one with more data.
+        """Return the node that serves the next request: this one, or in turn one with more than its fair share of data.
 
-        A node with less than its fair share of data forwards the missing share of its requests.
+        If no node has more, any with data takes a turn. A node with less than its fair share forwards the missing share
+        of its requests.
         """
         shares = self.shared.placement.shares()
         self._surplus += 1 - min(shares[self.name], 1.0)

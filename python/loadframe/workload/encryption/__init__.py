@@ -157,9 +157,10 @@ class Searches:
         return [self._value(known, value) for value in values]
 
     def _range(self, known: Field, body: Any) -> dict[str, Any]:
-        """Return the bounds of a range query with encrypted values, and its `boost`; `format` is applied and removed.
+        """Return the bounds of a range query as placeholders, and its `boost`; `format` is applied and removed.
 
-        NotEncryptable for a field without order, and for unsupported keys.
+        Adds the variables that encrypt the bounds. NotEncryptable for a field without order, for unsupported keys and
+        formats, and for bounds that are null, lists or objects.
         """
         if not known.ordered:
             raise NotEncryptable(f"encryption does not preserve the order of {known.name!r}")
