@@ -217,6 +217,22 @@ def test_json_lines_have_failures_and_quality_of_figures(bad):
     assert set(line["states"].values()) <= {"good", "bounded", "unknown"}
 
 
+def test_figures_that_an_older_version_did_not_judge_are_judged_as_in_the_report(bad, tmp_path):
+    older = shutil.copytree(bad.path, tmp_path / "older")
+    file = older / "summary.json"
+    summary = json.loads(file.read_text())
+    summary["verdict"]["figures"] = []
+    file.write_text(json.dumps(summary))
+    (line,) = map(json.loads, exported(Run(older), "jsonl").splitlines())
+    (known,) = map(json.loads, exported(bad, "jsonl").splitlines())
+    assert line["states"] == known["states"]
+    cases = [
+        [case.get("name") for case in ET.fromstring(exported(run, "junit")).iter("testcase")]
+        for run in (bad, Run(older))
+    ]
+    assert cases[0] == cases[1]
+
+
 def test_junit_has_a_failure_for_each_reason_and_each_unknown_figure(bad):
     (suite,) = ET.fromstring(exported(bad, "junit"))
     unknown = [figure for figure in bad.summary.verdict.figures if figure.state == "unknown"]

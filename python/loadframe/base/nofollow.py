@@ -185,7 +185,10 @@ def reading(root: Path, name: str) -> Iterator[BufferedReader]:
 
 @contextlib.contextmanager
 def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
-    """Open a file directly in a folder to append bytes; creates it with mode 0600. BadInput as `open_file`."""
+    """Open a file directly in a folder to append bytes; creates it with mode 0600.
+
+    FileNotFoundError if `root` is missing, BadInput as `folder` and `open_file`.
+    """
     with folder(root) as top:
         opened = open_file(top, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, root / name)
     with os.fdopen(opened, "ab") as file:
@@ -274,7 +277,10 @@ def _replace(
 
 @contextlib.contextmanager
 def making(root: Path, name: str, mode: int = 0o700) -> Iterator[int]:
-    """Open the folder `name` below `root`, and yield its descriptor; missing folders below `root` get the mode."""
+    """Open the folder `name` below `root`, and yield its descriptor; missing folders below `root` get the mode.
+
+    FileNotFoundError if `root` is missing, BadInput as `folder` and `below`.
+    """
     with folder(root) as top, below(top, PurePosixPath(name), make=mode, where=root) as made:
         yield made
 

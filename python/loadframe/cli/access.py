@@ -124,7 +124,7 @@ def existing(given: Mapping[str, Any], *, loads: bool = True) -> "Callable[[], C
 
 
 def named_cluster(name: str, store: str, context: typer.Context) -> "Cluster":
-    """Return the named cluster. BadInput if the user gave --store and the cluster is of another kind."""
+    """Return the named cluster. BadInput if it does not run, or is of another kind than a given --store."""
     from loadframe.cluster import Cluster
     from loadframe.store import find
 

@@ -238,7 +238,10 @@ def measure_kinds(text: str) -> tuple[str, ...]:
 def placement_options(
     machines: str | None, per_machine: int | None, network: str | None, scratch: str | None
 ) -> dict[str, Any]:
-    """Return the arguments `machines`, `placement` and `scratch` of ClusterSpec for the options that are given."""
+    """Return the arguments `machines`, `placement` and `scratch` of ClusterSpec for the options that are given.
+
+    `machines` may be `@FILE`: BadInput if it is invalid or unreadable.
+    """
     from loadframe.host.placement import Placement, parse_machines
 
     parts: dict[str, Any] = {}

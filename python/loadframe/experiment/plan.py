@@ -102,7 +102,7 @@ class Plan:
 
 
 def question_from_file(experiment: Experiment, assumed: Law, generators: int | None = None) -> Question:
-    """Return the question for an experiment file, with the law `assumed`; `generators` are the machines for ranks."""
+    """Return the question for an experiment file, with the law `assumed`; `generators` counts machines for ranks."""
     description = describe(experiment, design(experiment))
     resources = resource_estimate(experiment, generators)
     return Question(description, *_over(description), assumed, "assumed", 0, shape_of_file(experiment), resources)

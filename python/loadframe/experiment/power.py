@@ -48,8 +48,8 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
     """Return the detectable effect of each factor, for its level with the fewest runs.
 
     `noise` is the relative standard deviation of repeated runs. `budget` limits the total number of runs, and lowers
-    all numbers of runs in proportion. Factors with one level are omitted. Empty for searches (capacity, `tpe`), whose
-    runs are not known yet.
+    all numbers of runs in proportion. Factors with one level are omitted; a comparison has only the factor `variant`.
+    Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
     if description["kind"] == "capacity" or description.get("scheme") == "tpe":
         return ()
@@ -65,7 +65,7 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
 
 
 def power_notes(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return notes for the kind of experiment; `noise` is the relative standard deviation of repeated runs."""
+    """Return notes for the kind of experiment, none for scale; empty for scale. `noise`: relative standard deviation of repeated runs."""
     kinds = {"capacity": _capacity, "settings": _settings, "compare": _compare, "elastic": _elastic}
     notes = kinds.get(description["kind"])
     return notes(description, noise) if notes else PowerNotes()
@@ -239,7 +239,8 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
     """Return the power of each kind of check, for `repetitions` runs on each side and for twice as many.
 
-    `noise` is the relative standard deviation of repeated runs within a block.
+    A kind with several checks has a row for all of them together, and one for a single check. `noise` is the relative
+    standard deviation of repeated runs within a block.
     """
     # Imported here because the gate takes a second to import.
     from loadframe.analyze.gate import KINDS

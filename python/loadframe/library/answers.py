@@ -203,7 +203,7 @@ class Gate(Answer):
 
     @cached_property
     def checks(self) -> Table:
-        """A row for each check: measure, standing and the figures that decide."""
+        """A row for each check: name, standing, reason as text (`why`), treatment and p (null without a test)."""
         rows = [
             {"check": it.name, "standing": it.standing, "why": it.why, "treatment": dict(it.treatment), "p": it.p}
             for it in self._gate.checks

@@ -133,7 +133,7 @@ def _hint(parameter: inspect.Parameter) -> Any:
 def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
     """Return the value of argument `name` converted to the type `hint`. BadInput for an empty text or another type.
 
-    `remedy` is that of the error, unless the mismatch has one.
+    A number out of range counts as another type. `remedy` is that of the error, unless the mismatch has one.
     """
     if isinstance(value, str) and not value:
         raise BadInput(f"{name} is an empty text", remedy=remedy)
@@ -205,7 +205,8 @@ def _in_range(value: Any, hint: Any, accepted: Range) -> Any:
 def _read_union(value: Any, hints: Sequence[Any]) -> Any:
     """Return a value as the first of the types `hints` that it has, its exact type first.
 
-    If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types.
+    If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types, without
+    None.
     """
     failures = []
     # True is a whole number, too, and 1 is a number: exact types first.

@@ -188,7 +188,7 @@ def _parsed(text: str) -> Step:
 
 
 def require_in_time(steps: Sequence[Step], phases: Sequence[ResolvedPhase]) -> None:
-    """Raise BadInput for an action after the end of the load, or if warm-up or duration are not fixed.
+    """Raise BadInput for an action at or after the end of the load, or if warm-up or duration are not fixed.
 
     `steps` are sorted by time, which counts from the end of the first measured phase's warm-up. Does nothing without
     steps. The end is not checked if a phase has no duration.

@@ -210,7 +210,7 @@ def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
     """Return the plan without the operations `sent`: inserting a document twice fails.
 
     Journeys stay whole, because a step may depend on an earlier answer. Mixes lose their order: each operation is sent
-    once.
+    once. Streams without operations are removed.
     """
     left = [
         {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent], "order": "drawn"}

@@ -85,7 +85,7 @@ def spec_from(
 class Cluster:
     """A cluster to start, as a context manager: nodes run inside the `with` block.
 
-    A cluster with a `name` keeps its data, and starts with them again.
+    Outside of the block, methods raise BadInput. A cluster with a `name` keeps its data, and starts with them again.
 
     >>> with loadframe.Cluster("sim", nodes=2) as cluster:
     ...     cluster.grow()

@@ -70,8 +70,9 @@ def gate_groups(
     """Judge new runs against earlier runs and bounds; return the gate and the groups, the new one first.
 
     `kinds` are measures and `watch` operations. `history` says that `earlier` has runs of many commits, `across`
-    permits different treatments, and `session_spread` is the assumed spread between sessions (share). `written` returns
-    the name of an argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
+    permits different treatments, and `session_spread` is the assumed spread between sessions (share). Without
+    `earlier`, the second variant of an experiment is judged against the first. `written` returns the name of an
+    argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
     more than two variants.
     """
     variants = () if earlier else read_variants(new)

@@ -123,7 +123,7 @@ class Experiment:
 
     @property
     def design(self) -> Table:
-        """A row for each planned run: its block and its factors."""
+        """A row for each planned run, and each further one of the record: its block and its factors."""
         rows = [{"run": it["run"], "block": it["block"]} for it in self._entries]
         return Table("design", lambda: self._with_factors(rows, ("run", "block")))
 

@@ -258,9 +258,9 @@ def feed_of(
 ) -> Feed:
     """Return the source of events: the address `listen`, or files (`-` is standard input).
 
-    `times` are `flush`, `idle` and `wait`, and `batch` is a number of events. `spill` is bytes or a text such as `1g`.
-    With `acknowledge`, each connection receives the number of its stored lines. BadInput if arguments contradict each
-    other. `written` returns the name of an argument for messages.
+    `times` are `flush`, `idle` and `wait` (s or texts such as "10s"), and `batch` is a number of events. `spill` is
+    bytes or a text such as `1g`. With `acknowledge`, each connection receives the number of its stored lines. BadInput
+    if arguments contradict each other. `written` returns the name of an argument for messages.
     """
     listening, idle = written("listen"), written("idle")
     if listen and files:

@@ -145,7 +145,11 @@ class RunPlots(_Plots):
         )
 
     def _curves(self, operations: Sequence[str] | None) -> Iterator[Trace]:
-        """Yield a curve of response times (ms) by percentile for each operation; BadInput for an unknown operation."""
+        """Yield a curve for each operation of the measured phases, or of all phases if none is measured.
+
+        x is 100 / (100 - percentile), y the response time, ms. `operations` selects operations, None all; BadInput for
+        an unknown one. Operations without response times are skipped.
+        """
         phases = self._run.summary.measured or self._run.summary.phases
         known = [(phase.name, name) for phase in phases for name in phase.single]
         for name in operations or ():

@@ -101,7 +101,7 @@ def children(position: int, count: int) -> list[int]:
 
 
 def depth(count: int) -> int:
-    """Return the number of levels below the top in the binomial tree of `count` positions, at least 1."""
+    """Return the number of levels below the top in the binomial tree of `count` (1 or more) positions."""
     return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)
 
 

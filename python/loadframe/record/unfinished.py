@@ -59,7 +59,10 @@ def hold(folder: Path) -> BinaryIO | None:
 
 
 def remove_stale(parent: Path) -> list[Path]:
-    """Delete the partial folders in `parent` that are `stale`; return their paths, sorted."""
+    """Delete the partial folders in `parent` that are `stale`; return their paths, sorted.
+
+    Skips a folder that another process locks first. Files that cannot be deleted remain.
+    """
     removed = []
     for path, _ in stale(parent):
         with contextlib.suppress(OSError):
@@ -190,7 +193,7 @@ def _phases(scratch: Path) -> list[BegunPhase]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Return the JSON value in a file, which must be an object (not checked); None if it is missing or damaged."""
+    """Return the JSON object in a file; None if the file is missing, damaged or holds another JSON value."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -105,9 +105,9 @@ class Corpus(Model):
 
     @model_validator(mode="after")
     def _check_source(self) -> "Corpus":
-        """Refuse a corpus without a source, sources that exclude each other, and options without their source.
+        """Refuse a corpus without a source, sources that exclude each other, and options that its source lacks.
 
-        Also refuses a generated corpus without `documents`.
+        Also refuses a generated corpus without `documents`, and `actions` or `broken` with another format than ndjson.
         """
         given = {key: getattr(self, key) for key in ("generate", "file", "files", "url", "urls", "columns")}
         for one, other in (
@@ -179,8 +179,8 @@ def resolve(
 
     The result is `{"generate", "documents", "with"?}`, `{"files", "documents"?, ...}` or `{"columns", ...}`. Relative
     paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file. `report`
-    receives progress lines of downloads. With `offline` nothing is downloaded: a corpus that is not cached is
-    `{"files": [], ...}`, and the caller must fill in the files.
+    receives progress lines of downloads. With `offline` nothing is downloaded: for a corpus that is not cached, `files`
+    (or `columns`) is empty, and the caller must fill it.
     """
     if not corpus.from_files:
         options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
@@ -291,7 +291,7 @@ def _local_paths(corpus: Corpus, folder: Path) -> list[Path]:
 def describe(source: dict[str, Any]) -> dict[str, Any]:
     """Return a resolved corpus for the manifest: files with path, size in bytes and SHA-256; a generated one unchanged.
 
-    Reads the files. LoadframeError if one is missing.
+    Reads the files. LoadframeError if one cannot be read.
     """
     if "columns" in source:
         files = describe_files(column["file"] for column in source["columns"])

@@ -86,7 +86,8 @@ class Filler:
     def _text(self, text: str, place: Place, per_request: bool) -> Any:
         """Return a text with its parameters filled in; a text that is one placeholder becomes the parameter's value.
 
-        `per_request`: the engine fills the text again, so placeholders of variables and escapes stay.
+        `per_request`: the engine fills the text again, so placeholders of variables and escapes stay. BadInput as for
+        `_hole`.
         """
         if "${" not in text:
             return text
@@ -99,7 +100,10 @@ class Filler:
         return _PIECE.sub(lambda match: self._piece(match, place, per_request), text)
 
     def _piece(self, match: re.Match[str], place: Place, per_request: bool) -> str:
-        """Return the replacement of a placeholder or escape within a longer text. `per_request` is as in `_text`."""
+        """Return the replacement of a placeholder or escape within a longer text.
+
+        `per_request` is as in `_text`. BadInput as for `_hole`.
+        """
         if match[0] == "$${":
             return match[0] if per_request else "${"
         text = value_text(self._hole(match, place, per_request))

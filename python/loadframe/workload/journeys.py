@@ -247,6 +247,6 @@ def every_step(journey: "Sequence[JourneyStep]", place: Place = ()) -> Iterator[
 
 
 def counts(journey: "Sequence[JourneyStep]") -> set[str]:
-    """Return the names of the loop variables that the `repeat` steps of a journey set, also in nested steps."""
+    """Return the names of the loop variables that enabled `repeat` steps of a journey set, also nested steps."""
     loops = (step.repeat for _, step in every_step(journey))
     return {loop.count for loop in loops if loop is not None and loop.count is not None}

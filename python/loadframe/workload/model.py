@@ -338,8 +338,8 @@ class _JourneyCheck:
         """Check some steps and return the names that may be captured after them.
 
         `captured` are the names that may be captured before the steps, `counted` the counters of surrounding loops.
-        BadInput at a step that uses a value no earlier step captures, a loop counter outside its loop, or a `count`
-        that is not a loop variable.
+        BadInput at a step that, without `missing`, uses a value no earlier step captures; for a loop counter outside
+        its loop, a `count` that is not a loop variable, and a condition on a value that no operation captures.
         """
         known = set(captured)
         for index, step in enumerate(journey):

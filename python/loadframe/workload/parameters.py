@@ -74,7 +74,7 @@ class Parameters:
     def value(self, name: str) -> Value:
         """Return a parameter's value: the user's, else the default. KeyError for an unknown name.
 
-        BadInput for a setting of a wrong type, and for a default that refers to itself or to an unknown name.
+        BadInput for a setting of a wrong type, and for an invalid default, as `_default`, even with a setting.
         """
         if name == BUILT_IN:
             return self._nodes
@@ -90,7 +90,7 @@ class Parameters:
         """Return a parameter's default with its references filled in, computed once. KeyError for an unknown name.
 
         Records the references in `made_of`, unless the user set the parameter. BadInput for a parameter that refers to
-        itself, and for a chain of references that is too long.
+        itself, a chain of more than 50 references, an unknown name, a missing case and a factor that is not a number.
         """
         if name in self._known:
             return self._known[name]

@@ -198,7 +198,7 @@ class Load(Model):
                 )
 
     def _check_order(self) -> None:
-        """Refuse `order` without a mix and its load model, with fractional weights, or above `max_in_flight`."""
+        """Refuse `order` without a mix and its load model, fractional weights, or a group above `max_in_flight`."""
         if self.order is None:
             return
         needs = ORDERS[self.order]
@@ -216,7 +216,10 @@ class Load(Model):
             raise wrong(what, "raise max_in_flight", key="max_in_flight" if given else "mix")
 
     def _check_source(self) -> bool:
-        """Return whether a source drives the load; refuse keys that conflict with one, and `workers` without one."""
+        """Return whether a source drives the load; refuse keys that it excludes.
+
+        Refuses `workers` and `route` without a source, and a source with a mix or a journey.
+        """
         if self.source is None:
             if self.workers is not None:
                 raise wrong("workers requires source", "add a source, or use clients instead", key="workers")

@@ -105,7 +105,7 @@ class ResolvedPhase:
         `clients` makes the stream a closed loop, `rate` (1/s) an open loop. Among several streams, they apply to the
         only one of that kind, and `users` to the only one with users; BadInput if that is not exactly one stream.
         `arrivals` applies to all open-loop streams. `duration` replaces all other end conditions. Times are in seconds.
-        BadInput also for automatic lengths that the load does not support.
+        BadInput also for `clients` with `rate`, and for automatic lengths that the load does not support.
         """
         phase = replace(
             self,

@@ -86,7 +86,7 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
     """Return a column of a corpus for the plan: `{"name", "file", "single"?}`; `single` if each row is a single value.
 
     Converts a file that the engine cannot map into `folder`, once per version of the file. `inside` is the data set or
-    column in the file. Raises `error(what, remedy)` if it does not hold vectors.
+    column in the file. Raises `error(what, remedy)` if it cannot be read or does not hold vectors.
     """
     if file.suffix.lower() in _COMPRESSED:
         file = _unpacked(file, folder, error)

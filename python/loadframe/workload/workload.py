@@ -96,7 +96,7 @@ class Workload:
         return workload
 
     def check(self) -> None:
-        """Refuse invalid references between parts of the workload and unknown selected phases, with BadInput."""
+        """Refuse invalid values and references in the workload, and unknown selected phases, with BadInput."""
         check_references(self.document, self._single_node.file, endless=self.endless)
         self.check_choice()
 
@@ -137,7 +137,8 @@ class Workload:
 
         Drops a preparing phase whose operations all lack a form for this family. Downloads corpora that are not in the
         cache; `report` receives progress lines. With `offline`, such corpora stay without files. BadInput for a
-        violated requirement, an operation without a form for the family, or an unreadable corpus.
+        violated requirement, an operation without a form for the family, an unreadable corpus, or data that cannot be
+        encrypted.
         """
         filled = self.fill(nodes)
         for index, required in enumerate(filled.file.require):
@@ -317,7 +318,7 @@ def load_workload(
     folder: Path | None = None,
     endless: bool = False,
 ) -> Workload:
-    """Load and check a workload: the name of a built-in one, or a path with a slash or the suffix .yaml.
+    """Load and check a workload: the name of a built-in one, or a path with a slash or the suffix .yaml or .yml.
 
     `NAME/PHASE[,PHASE...]` selects phases of a built-in workload, besides the preparing ones. `overrides` set
     parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).

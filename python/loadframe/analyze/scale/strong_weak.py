@@ -137,14 +137,12 @@ class StrongAndWeak:
     def as_dict(self) -> dict[str, Any]:
         """Return the names of both experiments, their curves, differences and excluded runs for JSON."""
         documents = {scaling: excluded_document(sweep.folder) for scaling, sweep in self.sweeps.items()}
+        keys = dict.fromkeys(key for document in documents.values() for key in document)
         return {
             **{scaling: sweep.folder.description["experiment"] for scaling, sweep in self.sweeps.items()},
             "curves": [pair.as_dict() for pair in self.pairs],
             "differing": [str(difference) for difference in self.differing],
-            **{
-                key: {scaling: document[key] for scaling, document in documents.items()}
-                for key in ("left_out", "excluded", "selection")
-            },
+            **{key: {scaling: document.get(key) for scaling, document in documents.items()} for key in keys},
         }
 
 

@@ -138,7 +138,10 @@ def _check(tree: ast.expr, text: str, names: list[str]) -> None:
 
 
 def _value(tree: ast.expr, text: str, levels: Mapping[str, object]) -> Any:
-    """Evaluate a checked tree at these levels; BadInput if a name's level is not a number. `text` is for messages."""
+    """Evaluate a checked tree at these levels; BadInput if a name's level is not a number.
+
+    ZeroDivisionError for a division by zero. `text` is for messages.
+    """
     match tree:
         case ast.Constant(value=number):
             return number

@@ -58,7 +58,10 @@ def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure
 
 
 def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_PublishedLine]:
-    """Yield the figures in a CSV file's content; BadInput, with line, for an error or no figure. `name` is its path."""
+    """Yield the figures in a CSV file's content; BadInput, with line, for an error or no figure.
+
+    `name` is the file's path. Empty lines and lines that begin with `#` are skipped.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -35,8 +35,8 @@ def loaded(
 ) -> tuple[Stream, ...]:
     """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (1/s).
 
-    `arrivals` is the arrival process of open streams without their own. BadInput if the phase does not have exactly one
-    stream that can take the load.
+    `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for the
+    stream that gets the load. BadInput if the phase does not have exactly one stream that can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)

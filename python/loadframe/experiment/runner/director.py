@@ -78,7 +78,7 @@ def target_tracking(share: float) -> Policy:
 
 
 def policy_of(entry: PolicyEntry, folder: Path) -> Policy:
-    """Return the policy of an entry; Python files are relative to `folder`. BadInput for a missing function."""
+    """Return the policy of an entry; Python files are relative to `folder`. BadInput as `_load_function`."""
     if entry.thresholds is not None:
         return thresholds(entry.thresholds.below, entry.thresholds.above)
     if entry.target is not None:

@@ -200,9 +200,9 @@ def change(
 
 
 def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
-    """Return the growth of a collection by an operation; None if it adds no documents.
+    """Return the growth of a collection by an operation, negative for deletions; None if the number does not change.
 
-    `first` means that its collection is empty at the start.
+    `new_documents` of the operation takes precedence. `first` means that its collection is empty at the start.
     """
     write = written_content(form)
     declared = form.get("new_documents")
@@ -234,7 +234,7 @@ class AcknowledgedDocuments:
     def gains(
         self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> dict[str, dict[str, Any]]:
-        """Return the gains of these operations for a load that starts now; operations without gain are omitted."""
+        """Return the gains of these operations for a load that starts now; operations without a change are omitted."""
         collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written_content(form))}
         known = {
             name: gain(form, corpora, first=self._counts.get(collections.get(name, "")) == 0)

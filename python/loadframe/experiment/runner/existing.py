@@ -123,7 +123,7 @@ class ExistingClusters:
     def identities(self, design: Design) -> dict[str, str]:
         """Return version and nodes of each cluster of the design, without a change to any of them.
 
-        Omits clusters whose number of nodes the experiment sets. LoadframeError if one does not answer.
+        Empty if the file sets the number of nodes and it can be changed. LoadframeError if a cluster does not answer.
         """
         measured: dict[str, str] = {}
         store = self._experiment.file.store

@@ -53,7 +53,8 @@ def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only")
 def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
     """Return the phase with another feed for its source, until the feed ends or for `duration` s.
 
-    `workers` replaces the number of workers; None keeps it.
+    The phase must have exactly one source (ValueError otherwise). Its `stop_when` is removed. `workers` replaces the
+    number of workers; None keeps it. BadInput as `Feed.into`.
     """
     (name,) = phase.sources
     fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())

@@ -40,7 +40,7 @@ def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True,
 def _finish(wreck: Wreck, why: str) -> Path:
     """Complete the folder of a crashed run as a failed run with the recorded seconds, and return its path.
 
-    `why` is the cause in the recorded failure.
+    `why` is the cause in the recorded failure. FileNotFoundError if another process recovers the run.
     """
     with RunWriter.adopt(wreck) as writer:
         outcomes = []

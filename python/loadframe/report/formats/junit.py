@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from loadframe.analyze.experiment import validity
+from loadframe.analyze.experiment import RecordedRun, validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.report.gate import xml_text
@@ -69,7 +69,7 @@ def _judge(suite: ET.Element, run: Run) -> None:
         for code, cause in causes.items():
             reason_case = _case(suite, f"loadframe.{name}", code)
             ET.SubElement(reason_case, "failure", message=f"{code}: {cause}", type="reason")
-    for figure in verdict.figures:
+    for figure in RecordedRun(name, None, {}, run).qualities:
         title = " ".join(filter(None, (figure.operation, figure.figure)))
         case = _case(suite, f"loadframe.{name}.{figure.phase}", title)
         about = "; ".join(causes.get(code, code) for code in figure.reasons)

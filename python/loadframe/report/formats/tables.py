@@ -80,7 +80,7 @@ def _states(run: Run, phase: PhaseSummary, operation: str) -> dict[str, str]:
 
     Empty if the run has no verdict.
     """
-    figures = run.summary.verdict.figures if run.summary.verdict else ()
+    figures = RecordedRun(run.path.name, None, {}, run).qualities
     of_phase = [figure for figure in figures if figure.phase == phase.name]
     return {figure.figure: figure.state for figure in of_phase if figure.operation in (None, operation)}
 

@@ -314,8 +314,8 @@ def _operation(
 ) -> Form:
     """Return an operation with its values encrypted; add the new variables and corpus to `variables` and `corpora`.
 
-    `free` returns an unused variable name, and `plain` are the phase's corpora. NotEncryptable for an operation that
-    does not work on encrypted values.
+    `free` returns an unused variable name, and `plain` are the phase's corpora. An operation for another target, or
+    without document values, is returned unchanged. NotEncryptable for one that does not work on encrypted values.
     """
     if "target" in form or form.keys() & _WITHOUT_VALUES:
         return form

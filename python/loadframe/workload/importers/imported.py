@@ -65,7 +65,8 @@ class Imported:
         """Write the workload file to `output`, without invalid entries, and next to it the files that belong to it.
 
         Returns the workload's text, the import without invalid entries, and the paths of the other files. BadInput,
-        which names `option`, for a file that exists already, and for a name without .yaml or .yml.
+        which names `option`, for a file that exists already or cannot be written; BadInput for a name without .yaml or
+        .yml, and as in `valid`. Adds a missing folder of these other files.
         """
         text, imported = self.valid()
         files = [output.parent / name for name in imported.files]
@@ -200,8 +201,8 @@ def literal(data: Any) -> Any:
 def name_of(text: str, taken: Iterable[str] = ()) -> str:
     """Return a valid name derived from a text, with `-2`, `-3`, ... appended if it is in `taken`.
 
-    Other characters than ASCII letters, digits, `_`, `.` and `-` become `_`. At most 70 characters are kept. The name
-    of an empty text is `unnamed`.
+    Other characters than ASCII letters, digits, `_`, `.` and `-` become `_`, and `-` and `.` at the beginning are
+    removed. At most 70 characters are kept. If none is left, the name is `unnamed`.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("-.")[:70] or "unnamed"
     known = set(taken)

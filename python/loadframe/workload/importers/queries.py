@@ -162,9 +162,10 @@ def _search(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTimes) -> dict[str, Any]:
-    """Return the phase of a step: its searches by name and frequency (`mix`), and its times. BadInput for 0 s.
+    """Return the phase of a step: its searches by name and frequency (`mix`), and its times.
 
-    `times` take precedence over those of the step; a missing time has its default. The step must last longer than 0 s.
+    `times` take precedence over those of the step; a missing time has its default. BadInput for an invalid time, and
+    for an execution time of 0 s.
     """
     warmup, duration, pause = (
         number if given is None else given

@@ -24,7 +24,7 @@ MAX_VALUES = 500_000
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
     """Return a file's text without a byte-order mark.
 
-    BadInput if the file is missing, larger than `most` bytes, or not UTF-8.
+    BadInput if the file is missing, unreadable, larger than `most` bytes, or not UTF-8.
     """
     try:
         if not path.is_file():

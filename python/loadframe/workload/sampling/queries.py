@@ -284,7 +284,7 @@ class _Values:
         return self._profile.pseudonyms.known(text)
 
     def number(self, number: float) -> float:
-        """Return a number; with 7 digits or more, a whole one becomes its pseudonym, another is rounded to 4 digits."""
+        """Return a number; with 7 digits or more, a whole one becomes its pseudonym, others get 4 significant ones."""
         if digits(number) < LONG_NUMBER:
             return number
         if isinstance(number, int):
@@ -330,7 +330,10 @@ class _Values:
         return self._profile.pseudonyms.known(name)
 
     def name(self, name: str, collection: str) -> str:
-        """Return the quoted name of a statement, or a pseudonym if it is data: some servers quote texts like names."""
+        """Return `name`, which a statement quotes, or its pseudonym if it is data: some servers quote texts like names.
+
+        Fields and the collection stay. The result has no quotes.
+        """
         is_data = looks_like_identifier(name) or self._is_data(name)
         return (
             self._profile.pseudonyms.known(name) if is_data and not self.is_field(name) and name != collection else name

@@ -286,7 +286,7 @@ def field_capabilities(make: TrackConversion, part: ImportedObject, _: str) -> l
 
 
 def raw(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a raw request; an EQL search becomes an `eql` form. BadInput for an unsupported method.
+    """Convert a raw request; an EQL search of a collection becomes an `eql` form. BadInput for an unsupported method.
 
     A body that is not an object is reported as not imported.
     """

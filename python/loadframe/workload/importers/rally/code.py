@@ -246,8 +246,9 @@ def _draws(
 ) -> Draws:
     """Return requests of a parameter source, packed, up to the wanted number and the limits of time and size.
 
-    `seconds` limits the time, and sets `slow`; a size limit sets `full`. Reduces `budget.kept`, and seeds `random`. An
-    error of the source, or None as a source, is returned as `failed`.
+    `seconds` limits the time after the first 200, and sets `slow`; a size limit sets `full`. A request that cannot be
+    imported ends the draws without a flag. Reduces `budget.kept`, and seeds `random`. An error of the source, or None
+    as a source, is returned as `failed`.
     """
     if source is None:
         return Draws([], failed="the track's code does not register this name")

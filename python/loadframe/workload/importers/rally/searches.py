@@ -28,14 +28,14 @@ def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def scroll(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a scroll to a `scroll` form; of a search of more than one index, only one page is imported."""
+    """Convert a scroll to a `scroll` form; import a search of more than one index only with `pages: 1`."""
     return _paged(make, part, name, "scroll", {})
 
 
 def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a paginated search, in a point in time if the operation names one.
 
-    Without a sort, only a search of one page is imported.
+    Without a sort, it is imported only with `pages: 1`; otherwise it is reported, and the list is empty.
     """
     body = part.get("body", {})
     in_point = part.get("with-point-in-time-from") is not None
@@ -47,7 +47,7 @@ def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list
 def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a search with a single composite aggregation.
 
-    Of other searches, only those of one page are imported.
+    Another search is imported only with `pages: 1`; otherwise it is reported, and the list is empty.
     """
     body, target = part.get("body", {}), make.target(part)
     named = body.get("aggs", body.get("aggregations")) if isinstance(body, dict) else None
@@ -140,7 +140,7 @@ def _pages(part: ImportedObject) -> int | None:
 def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
     """Convert a search of several pages to a form of `kind` with the additional keys `more`.
 
-    Of a search of more than one index, only one page is imported.
+    A search of more than one index is imported only with `pages: 1`, else reported, and the list is empty.
     """
     body, target = part.get("body", {}), make.target(part)
     if not isinstance(body, dict) or not make.is_collection(target):
@@ -163,7 +163,7 @@ def _report_parameters(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def _first_page(make: TrackConversion, part: ImportedObject, name: str, why: str) -> list[Form]:
-    """Convert a search of one page; report one of several pages as not imported, with the reason `why`.
+    """Convert a search with `pages: 1`; report any other as not imported, with the reason `why`.
 
     The list is then empty.
     """
