@@ -217,7 +217,7 @@ def _require_program(command: Sequence[str]) -> None:
 def _run_on(cluster: Cluster, command: Sequence[str], name: str) -> int:
     """Run a command with the cluster's addresses in its environment, and return its exit code (128 + signal).
 
-    Afterwards print the deviations of nodes that did not exist before the command. An interrupt ends the command and is raised again.
+    Afterwards print the deviations that are new since its start. An interrupt ends the command and is raised again.
     """
     before = set(cluster.deviations())
     with _ending(subprocess.Popen(command, env={**os.environ, **variables(cluster, name)})) as process:

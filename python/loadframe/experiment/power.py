@@ -65,7 +65,10 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
 
 
 def power_notes(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return notes for the kind of experiment, none for scale; empty for scale. `noise`: relative standard deviation of repeated runs."""
+    """Return notes for the kind of experiment; a scale experiment has none.
+
+    `noise` is the relative standard deviation of repeated runs.
+    """
     kinds = {"capacity": _capacity, "settings": _settings, "compare": _compare, "elastic": _elastic}
     notes = kinds.get(description["kind"])
     return notes(description, noise) if notes else PowerNotes()

@@ -205,7 +205,7 @@ def _in_range(value: Any, hint: Any, accepted: Range) -> Any:
 def _read_union(value: Any, hints: Sequence[Any]) -> Any:
     """Return a value as the first of the types `hints` that it has, its exact type first.
 
-    If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types, without
+    If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types but
     None.
     """
     failures = []

@@ -147,8 +147,8 @@ class Run:
     ) -> Times:
         """Return the response times (done - scheduled) of successes in the measured windows.
 
-        Without `phase`: all measured phases. Only seconds that begin at `start` or later and before `end` count, s since
-        the run began. BadInput for an unknown phase or operation.
+        Without `phase`: all measured phases. `start` and `end` select the seconds that begin from `start` to before
+        `end`, s since the run began. BadInput for an unknown phase or operation.
 
         >>> loadframe.open("results/tail").response_times(operation="read", start=2).count > 0
         True

@@ -139,9 +139,9 @@ def selected(
 ) -> Times:
     """Return the times of a selection of requests, merged over the runs.
 
-    Only seconds that begin at `start` or later and before `end` count, s since the run began. Without `phase`: the measured
-    phases, or all if a run has none. Without `operation`: all operations that do not aggregate others. BadInput if no
-    run has the phase or the operation.
+    `start` and `end` select the seconds that begin from `start` to before `end`, s since the run began. Without
+    `phase`: the measured phases, or all if a run has none. Without `operation`: all operations that do not aggregate
+    others. BadInput if no run has the phase or the operation.
     """
     sums: list[Histogram] = []
     phases: set[str] = set()

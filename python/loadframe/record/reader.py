@@ -97,7 +97,7 @@ class Recordings:
 
     @cached_property
     def histograms(self) -> "HistogramLog":
-        """Histograms of response and service times per operation and second. BadInput if they cannot be read."""
+        """Histograms of times per operation, kind (such as `response`) and second. BadInput if they cannot be read."""
         path = self.path / schema.HISTOGRAMS_FILE
         try:
             return histogram_log(path)

@@ -138,7 +138,7 @@ class Wreck:
 
     @property
     def started(self) -> datetime:
-        """Start of the run."""
+        """Start of the run, with its time zone."""
         return datetime.fromisoformat(self.manifest["started"])
 
     def recordings(self, scratch: Path) -> list[PhaseRecording]:

@@ -296,7 +296,7 @@ class RunWriter:
         """Write all files to disk, rename the folder to the run's path, and return it.
 
         Secrets in the manifest and the summary are masked. Nothing can be written afterwards. LoadframeError if another
-        process has written the same run.
+        process has written the same run, a recording is damaged, or writing fails.
         """
         self.join()
         with self._writing():

@@ -279,7 +279,7 @@ class ResolvedWorkload:
     def describe(self) -> dict[str, Any]:
         """Return the manifest entry to reproduce the load, ready for JSON. Reads all files to hash them.
 
-        LoadframeError if a file is missing.
+        LoadframeError if a file cannot be read.
         """
         forms = [form for phase in self.phases for form in phase.variables.values()]
         lines = sorted({form["lines"]["file"] for form in forms if "lines" in form})

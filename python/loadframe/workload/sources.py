@@ -286,7 +286,7 @@ def _spill(way: str, spill: int | None) -> dict[str, int]:
 def describe(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return a resolved source for the manifest: files with path, size in bytes and SHA-256.
 
-    Reads the files; LoadframeError if one is missing.
+    Reads the files; LoadframeError if one cannot be read.
     """
     return {**source, "files": describe_files(source["files"])} if "files" in source else dict(source)
 

@@ -28,8 +28,8 @@ pub struct Table {
 }
 
 impl TableName {
-    /// Parses `table` or `keyspace.table`; the default keyspace is `loadframe`. Refuses other characters than letters,
-    /// digits and `_`.
+    /// Parses `table` or `keyspace.table`; the default keyspace is `loadframe`. Refuses empty names, and
+    /// characters other than ASCII letters, digits and `_`.
     pub fn parse(collection: &str) -> Result<Self, PlanError> {
         let (keyspace, table) = collection.split_once('.').unwrap_or((KEYSPACE, collection));
         let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

@@ -83,8 +83,8 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
     }
 }
 
-/// Appends a field like `field`, without the check of the nesting depth. Recursive. Fails for a name with a zero byte
-/// and for invalid JSON.
+/// Appends a field like `field`, without the check of the nesting depth. Recursive. Fails for a name with a zero byte,
+/// and for invalid JSON or extended JSON.
 fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
@@ -223,7 +223,8 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
     Ok(())
 }
 
-/// Refuses invalid extended JSON anywhere in an operation's form. Skips mappings with drawn values.
+/// Refuses invalid extended JSON anywhere in an operation's form. Does not check a mapping with drawn values, but
+/// checks those in it.
 pub fn verify(form: &Value) -> Result<(), PlanError> {
     match form {
         Value::Array(elements) => elements.iter().try_for_each(verify),

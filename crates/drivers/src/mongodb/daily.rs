@@ -61,7 +61,7 @@ impl<'a> Days<'a> {
     }
 
     /// Creates the collection of the day that starts at `begin`, in milliseconds since 1970, and updates the view.
-    /// A new collection gets the options of the base collection; a new or existing one gets its indexes and shard key.
+    /// A new collection gets the options of the base collection; any day's gets the base's indexes and shard key.
     /// Fails if the store does not execute a command.
     pub async fn make(&mut self, begin: i64) -> Result<(), Failure> {
         let (of, day) = (&self.buckets.generations.collection, self.buckets.generations.name(begin));
@@ -100,7 +100,8 @@ impl<'a> Days<'a> {
     }
 
     /// Updates the view to the existing days, or creates it. After each write it lists the days again, so the last
-    /// writer has seen all of them. Fails if other processes change the view during 20 attempts.
+    /// writer has seen all of them. Fails if the days cannot be listed, or the view is
+    /// not up to date after 20 attempts.
     async fn show(&mut self) -> Result<(), Failure> {
         let Buckets { generations, .. } = self.buckets;
         let view = view(&generations.collection);

@@ -128,8 +128,8 @@ impl MongoNodes {
         Ok(())
     }
 
-    /// Returns the number of the member for a request of client number `client`; members that fit take turns. Fails and
-    /// marks the members as possibly outdated if none fits `prefer`.
+    /// Returns the number of the member for a request of client number `client`: members that fit take turns, or
+    /// share the clients with a fixed spread. Fails and marks the members as possibly outdated if none fits `prefer`.
     pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.members.load().pick(prefer, turn).ok_or_else(|| {

@@ -229,8 +229,8 @@ fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<
     }
 }
 
-/// Returns the template of a `find` command from its form. Its batch size is its limit, so that one answer holds all
-/// documents. Refuses unknown keys, and a `skip` or `limit` that is not a whole number.
+/// Returns the template of a `find` command from its form. Its batch size is its limit, unless 0, so that one answer
+/// holds all documents. Refuses unknown keys, wrong types, and a `skip` or `limit` that is neither whole nor text.
 fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["collection", "filter", "projection", "sort", "skip", "limit"])?;
     let mut command = Map::new();

@@ -21,8 +21,8 @@ pub enum Control {
 }
 
 impl Control {
-    /// Parses the effect of a statement on its transaction. Refuses statements that begin, end or prepare a
-    /// transaction, and transaction control among several commands.
+    /// Parses the effect of a statement on its transaction. Refuses statements that begin, commit or prepare a
+    /// transaction, and transaction control among several commands; does not read on after a CREATE.
     pub fn of(statement: &str) -> Result<Self, PlanError> {
         let commands = commands(statement);
         let mut controls = Vec::new();

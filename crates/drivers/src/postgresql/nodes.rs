@@ -100,8 +100,8 @@ impl PostgresNodes {
         Ok(())
     }
 
-    /// Returns the number of the server for a request of client number `client`; servers that fit take turns. Fails and
-    /// marks the roles as possibly out of date if no server fits `from`.
+    /// Returns the number of the server for a request of client number `client`: servers that fit take turns, or
+    /// share the clients with a fixed spread. Fails and marks the roles as possibly out of date if none fits `from`.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles.load().pick(from, turn).ok_or_else(|| {
@@ -134,8 +134,8 @@ impl PostgresNodes {
         self.refresh_throttle.claim()
     }
 
-    /// Queries the roles of all hosts and stores them. Schedules another query while a server is missing. If none
-    /// answers, the error is a refusal of this user, or else the last error.
+    /// Queries the roles of all hosts and stores them. Schedules another query while a server or the primary
+    /// is missing. If none answers, the error is a refusal of this user, or else the last error.
     pub async fn discover(&self) -> Result<(), Failure> {
         let members = self.topology.members();
         let answers = join_all(members.iter().map(|node| self.ask(&node.host))).await;

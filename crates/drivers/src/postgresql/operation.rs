@@ -145,8 +145,9 @@ impl Operation {
 }
 
 impl Kind {
-    /// Maps the value of `sql`: one statement, or a list in `transaction`, which ends with COMMIT unless ROLLBACK is
-    /// expected. Refuses an empty list, an early ROLLBACK, and keys at the wrong level.
+    /// Maps the value of `sql`: one statement, or a list in `transaction`, which ends with COMMIT unless its last
+    /// statement is ROLLBACK. Refuses an empty list, a ROLLBACK that is early or not expected, transaction control in a
+    /// single statement, and keys at the wrong level.
     fn native(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form =
             Form::new(argument, &["statement", "values", "rows", "transaction", "isolation", "protocol", "expect"])?;

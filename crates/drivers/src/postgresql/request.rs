@@ -25,7 +25,7 @@ pub enum Param<'a> {
 
 impl ToSql for Param<'_> {
     /// Appends the value as text, and returns whether it is null. A JSON parameter gets text in quotes, an array
-    /// parameter a JSON list as an array. Fails for an array that is not valid JSON.
+    /// parameter a JSON list as an array. Fails for an array parameter if the JSON is not a list.
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let scalar = match self {
             Self::Scalar(scalar) => scalar,
@@ -75,7 +75,8 @@ fn plain(scalar: &Scalar, out: &mut BytesMut) {
     .expect("writing to a buffer cannot fail");
 }
 
-/// Appends a JSON list in the server's text form of an array: `{1,"a",{2}}`. Fails if it is not valid JSON.
+/// Appends a JSON list in the server's text form of an array: `{1,"a",{2}}`. Fails if it is not a valid JSON
+/// list.
 fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     out.put_u8(b'{');
     Cursor::new(json).array(|place, cursor| {

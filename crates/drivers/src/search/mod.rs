@@ -196,7 +196,8 @@ impl Driver for Search {
         connection.answer().whole().map(Cow::Borrowed)
     }
 
-    /// Returns the requests of all steps as text, drawn by `draw`, without sending them. Captured values are empty.
+    /// Returns the requests of all steps as text, of pages only the first, drawn by `draw`, without sending them.
+    /// Captured values are empty.
     fn render(
         &self,
         connection: &mut Connection,

@@ -183,7 +183,7 @@ impl Paging {
     }
 
     /// Reads the position of the next page from a page with this number of documents into `place`; returns whether
-    /// there is a next page. Fails if the page lacks the position.
+    /// there is a next page. Fails if a page of hits lacks the position.
     fn turn(&self, body: &[u8], documents: u64, place: &mut PagePosition) -> Result<bool, Unexpected> {
         let PagePosition { id, after } = place;
         let keep = |kept: &mut Vec<u8>, json: &[u8]| {

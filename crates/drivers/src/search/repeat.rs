@@ -58,7 +58,7 @@ enum Relation {
 
 impl Repeat {
     /// Reads `{"until": {"a.b": 0, "/c": {"at_least": 3}}, "every": 1, "within": 600}`, with times in seconds. Refuses
-    /// unknown keys and wrong types.
+    /// unknown keys, wrong types, and times that are not above 0 or not below 1e9.
     pub fn map(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Self::read(form, variables).map_err(|error| error.within("repeat"))
     }

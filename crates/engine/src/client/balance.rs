@@ -222,7 +222,7 @@ impl<T> Idle<T> {
         idle[node].push(client_slot);
     }
 
-    /// Takes the client at `node` that became idle last; `None` if all are busy.
+    /// Takes the client at `node` that became idle last; `None` if none there is idle.
     pub(super) fn take(&self, node: u16) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().get_mut(usize::from(node))?.pop()
     }

@@ -64,7 +64,8 @@ impl RetryState {
         self.documents.as_deref()
     }
 
-    /// Returns whether this attempt failed with a class that `back_off` retries, or left rejected documents.
+    /// Returns whether this attempt failed with a class that `back_off` retries. Rejected documents count as a failure
+    /// of the class `Rejected`.
     pub fn is_retryable(back_off: &BackOff, reply: &Reply) -> bool {
         let whole = reply.outcome.as_ref().is_err_and(|failure| back_off.on.contains(&failure.class));
         whole || (!reply.rejected.is_empty() && back_off.on.contains(&ErrorClass::Rejected))

@@ -62,7 +62,7 @@ pub enum Missing {
 pub struct Repeat {
     /// Maximum number of passes.
     pub times: u32,
-    /// Ends the loop earlier when it holds.
+    /// Ends the loop if it holds before a pass, also the first.
     #[serde(default)]
     pub until: Option<Test>,
     /// Variable that counts the passes, from 0 or from the start that the variable defines.

@@ -262,8 +262,8 @@ impl Reactor {
         self.sockets.borrow_mut().remove(token, readiness);
     }
 
-    /// Blocks until an event arrives, a sleeper is due or the future is woken, then wakes the tasks concerned.
-    /// Also wakes those that have yielded.
+    /// Waits until an event arrives, a sleeper is due (or soon due, if the timer spins) or the future is woken, but not
+    /// if tasks have yielded. Then wakes the tasks concerned and those that have yielded.
     fn turn(&self) -> io::Result<()> {
         if self.root.woken.load(Ordering::Acquire) || !self.yielded.borrow().is_empty() {
             self.look(Some(Duration::ZERO))?;

@@ -53,7 +53,10 @@ def least_estimate(design: Design, experiment: Experiment) -> float:
 
 
 def shortest_share(experiment: Experiment) -> float:
-    """Return the shortest length of the measured phases as a share of the longest; 1 if no length is automatic."""
+    """Return the shortest length of the measured phases as a share of the longest.
+
+    The longest includes the waits for an empty queue, the shortest does not. 1 without automatic lengths and waits.
+    """
     least = most = 0.0
     phases = {phase.name: phase for phase in experiment.workload.file.phases}
     for name in experiment.measured:
@@ -280,7 +283,8 @@ def resource_estimate(
 ) -> ResourceEstimate:
     """Estimate the resources of an experiment with the largest number of runs, or of its `remaining` runs.
 
-    `generators` is the number of machines for ranks; by default one, or none if ranks may share machines with nodes.
+    `generators` is the number of machines for ranks; by default one, or none if ranks may share machines with nodes or
+    the nodes run on this machine.
     """
     most = remaining or experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)

@@ -70,7 +70,8 @@ def design(experiment: Experiment) -> Design:
 def factorial(experiment: Experiment, factors: Sequence[Factor]) -> Design:
     """Return the design with a run for every combination of levels in each block, with one block per repetition.
 
-    Combinations that the expressions of a factor do not yield are left out. BadInput for more than the maximum number of runs.
+    Combinations that the expressions of a factor do not yield are left out. BadInput for more than the maximum number
+    of runs.
     """
     refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
     return in_blocks(experiment, _combinations(factors), factors)
@@ -353,8 +354,8 @@ class StoppingRule:
 def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
     """Return the runs of the next unfinished block; empty without `until`, or when the intervals are narrow.
 
-    These are all runs of the block, also recorded ones. `design` returns the design of an experiment; `runs_path` is the folder with the recorded runs. Empty, too, at
-    `until.most`.
+    These are all runs of the block, also recorded ones. `design` returns the design of an experiment; `runs_path` is
+    the folder with the recorded runs. Empty, too, at `until.most`.
     """
     until = experiment.file.until
     if until is None:

@@ -278,8 +278,9 @@ def _scale(unit: str, measure: str, where: str) -> float:
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
     """Return the figure of a line, with its change relative to its reference or the first figure of its series.
 
-    Unchanged if it is a change already, is an instant, or has no reference other than itself. BadInput if the reference
-    is not among `lines`, or has several values.
+    Figures of a series have the same measure, series and phase. Unchanged if it is a change already, is an instant, or
+    is alone in its series, and if the reference is 0. BadInput if the reference is not among `lines`, or has several
+    values.
     """
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:

@@ -148,7 +148,7 @@ class Settings(Kind):
     def _trials(
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> "tuple[PlannedRun | None, list[RecordedRun]]":
-        """Return the next trial of the search at a size (or None at its end), and its recorded trials."""
+        """Return the next trial of the search at a size (None at its end), and the search's recorded trials."""
         written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []

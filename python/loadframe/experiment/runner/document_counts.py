@@ -163,7 +163,7 @@ _WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
 @dataclass(frozen=True)
 class Gain:
-    """Growth of a collection by one operation: `amount` for each document or success that the operation counts."""
+    """Growth of a collection by one operation: `amount`, negative for deletions, for each document or success."""
 
     amount: float
     by: str = "documents"  #: or `successes`

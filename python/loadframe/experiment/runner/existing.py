@@ -242,9 +242,10 @@ class ExistingClusters:
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
 
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
-        """Create and fill the collections of a run, unless they have its data; drop collections with other data first.
+        """Drop the collections of earlier runs, then create and fill those of a run; write the ledger.
 
-        With `data: reuse`, only check that they exist. Writes the ledger. LoadframeError if it fails.
+        With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
+        that they exist. LoadframeError if it fails.
         """
         target = self._targets[self._key(run.treatment)]
         if self._experiment.file.store.data == "reuse":
@@ -265,7 +266,8 @@ class ExistingClusters:
     def count(self, run: PlannedRun, session: Session) -> None:
         """Count the documents before a run, and store the counts in the cluster's `observed`, for the run's manifest.
 
-        StoreFailed if another client changed the data; with `data: reuse`, only a remark.
+        StoreFailed if another client changed the data; with `data: reuse`, only a remark. Not checked if the run's load
+        changes data.
         """
         target = self._targets[self._key(run.treatment)]
         counts, before = count_documents(session), target.changes.documents

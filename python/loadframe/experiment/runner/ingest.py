@@ -25,7 +25,8 @@ DEFAULT_PHASE = "ingest"
 def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only") -> str:
     """Return the name of the phase to ingest with; BadInput without one, or if it has several sources.
 
-    `wanted` is the name that the user gave with `option`; None selects `ingest`, or the first phase with a source.
+    `wanted` is the name that the user gave with `option`; None selects `ingest`, or else the first phase
+    with a source; optional phases only if no other phase has one.
     """
     # `fill(1)` includes optional phases.
     phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
@@ -106,7 +107,7 @@ class IngestResult:
 
     @property
     def missing(self) -> dict[str, int]:
-        """The acknowledged events that the collections lack, by the label of their count; empty if not counted."""
+        """Number of acknowledged events that the collections lack in all, under one label; empty if not counted."""
         labels = {collection.missing_label for collection in self.stored}
         # The label with the most causes fits all collections.
         label = max(labels, key=MISSING_LABELS.index, default="")

@@ -158,8 +158,8 @@ class ClusterHolder:
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
         """Return an empty cluster for a run: the current one with a node added, or a new one.
 
-        A new one replaces the current one, which is stopped. LoadframeError if it does not start. Its CPU quota is off,
-        because filling the store under a quota takes long.
+        A new one replaces the current one, which is stopped. LoadframeError if it does not start. Its CPU quota
+        and disk limits are off, because filling the store under them takes long.
         """
         spec, block = spec_of(experiment, run.treatment), run.block
         if not self._grow(spec, block):
@@ -175,7 +175,7 @@ class ClusterHolder:
         return experiment
 
     def fill(self, stage: Stage, _run: PlannedRun, session: Session) -> None:
-        """Create and fill the collections, then apply the CPU quota; LoadframeError if it fails."""
+        """Create and fill the collections, then apply the CPU quota and disk limits; LoadframeError if it fails."""
         assert self._cluster
         session.create_collections()
         self._collections = tuple(session.workload.collections)
@@ -420,7 +420,8 @@ class _Group:
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
 
-        Runs that the kind adds for the same block and state follow on the same cluster.
+        Runs that the kind adds for the same block and state follow on the same cluster. A run that fails is recorded as
+        failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime as `Deadline.require`.
         """
         self._listener.part(runs[0].id)
         cluster = self._clusters.provide(self._experiment, runs[0])

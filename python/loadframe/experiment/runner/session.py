@@ -286,7 +286,7 @@ class Session:
         """Run the phases until one is interrupted or fails; return the error of a failed one, else None.
 
         Writes phases and events to `writer`. Appends to `outcomes`, `deviations` (of the cluster) and `failures` (lost
-        documents).
+        documents and failed checks).
         """
         for phase in phases:
             failure = None
@@ -436,10 +436,10 @@ class Session:
     ) -> Outcome:
         """Run one phase to its end, and return the outcome; `folder` is the phase's.
 
-        `began` is the time origin of the run, `started` is called with the start of the load. A failure of the hook
-        ends the phase early, without an error: the caller must ask the hook. With `kept`, the latest answers are
-        written to that folder, and samples and dead letters are kept. `events` gets the progress, and `closing` ends
-        sources after an interrupt.
+        `began` is the start of the run, s of the monotonic clock; `started` is called with the start of the load, s
+        since then. A failure of the hook ends the phase early, without an error: the caller must ask the hook. With
+        `kept`, the latest answers are written to that folder, and samples and dead letters are kept. `events` gets the
+        progress, and `closing` ends sources after an interrupt.
         """
         plan = phase.plan(
             seed=self.seed,
@@ -551,7 +551,7 @@ class Session:
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
 
-        Only phases that send a whole corpus are compared. One sentence per difference.
+        Only phases that send a whole corpus or source are compared. One sentence per difference.
         """
         written = set()
         for operation in outcome["operations"]:

@@ -201,8 +201,8 @@ def literal(data: Any) -> Any:
 def name_of(text: str, taken: Iterable[str] = ()) -> str:
     """Return a valid name derived from a text, with `-2`, `-3`, ... appended if it is in `taken`.
 
-    Other characters than ASCII letters, digits, `_`, `.` and `-` become `_`, and `-` and `.` at the beginning are
-    removed. At most 70 characters are kept. If none is left, the name is `unnamed`.
+    Each run of other characters than ASCII letters, digits, `_`, `.` and `-` becomes one `_`, and `-` and `.` at the
+    beginning are removed. At most 70 characters are kept. If none is left, the name is `unnamed`.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("-.")[:70] or "unnamed"
     known = set(taken)

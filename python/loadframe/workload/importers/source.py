@@ -142,7 +142,7 @@ class ImportedObject:
         return default if value is None else value
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a non-empty text; BadInput for other types, and if it is missing without a default."""
+        """Return a non-empty text; BadInput for other values, and if it is missing without a default."""
         value = self.get(key, default)
         if value is None:
             hint = did_you_mean(key, self.data)

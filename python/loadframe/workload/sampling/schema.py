@@ -72,7 +72,8 @@ Definitions = dict[str, dict[str, Any]]
 def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
     """Return a live collection's definition without values of the user, and descriptions of the omitted parts.
 
-    `profile` tells which names of fields are data; None if nothing was sampled.
+    `profile` tells which names of fields are data; None if nothing was sampled. Omitted without a description: indexes
+    of MongoDB, and settings and mapping parameters that are not on a list, except analyzers.
     """
     left_out: list[str] = []
     if family == "elasticsearch":
@@ -113,9 +114,10 @@ def _safe_cql(kind: str) -> str:
 def _safe_mapping(
     mapping: Mapping[str, Any], sampled: Object | None, path: str, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Return a mapping with known parameters only; call `report` for each field and parameter that is left out.
+    """Return a mapping with known parameters only; other parameters are left out without a report.
 
-    Left out are fields with names that are data, values that may be data, and field types without their own values.
+    Also left out, with a call of `report` for each, are fields with names that are data, values of known parameters
+    that may be data, dynamic templates and runtime fields, and fields of types without their own values.
     `sampled` are the sampled objects of this mapping, None without any; `path` is the mapping's, empty at the top.
     """
     kept = {key: value for key, value in mapping.items() if key in _MAPPING}

@@ -31,9 +31,9 @@ const DISALLOWED: &str = "validation_exception";
 const OF_CONTENTS: [u16; 2] = [400, 413];
 
 /// Judges the answer to a bulk request with `sent` items, and returns the positions of failed ones.
-/// The failure has class Rejected if the store was overloaded for all of them, otherwise Item. `events`: an item is
-/// lost only if its contents are invalid; one that failed because of a blocked index or missing credentials may be
-/// retried. Fails if the answer has another form, or errors in another number of items.
+/// The failure has class Rejected if all of them met an overload or, with `events`, a blocked index; otherwise Item.
+/// `events`: an item is lost only if its contents are invalid; one that failed because of a blocked index or missing
+/// credentials may be retried. Fails if the answer has another form, or errors in another number of items.
 pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {

@@ -158,7 +158,7 @@ impl Mapping<'_> {
     }
 
     /// Maps a request that waits for a cluster state, by default 30 s for the status green. The store answers 408 with
-    /// `timed_out` if the state does not occur. Refuses wrong types.
+    /// `timed_out` if the state does not occur. Refuses wrong types, and a wait of 0 or less.
     fn health(&self, form: &Form) -> Mapped {
         let mut line = self.at_root("GET", &["_cluster", "health"])?;
         if form.get("collection").is_some() {

@@ -99,8 +99,8 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     Ok(Ids::Field(field(form, "id", corpus)?))
 }
 
-/// Returns the corpus's action lines as the source of ids. Refuses a corpus whose first action line is unreadable or
-/// names another index.
+/// Returns the corpus's action lines as the source of ids. Refuses a corpus whose first action line is unreadable or,
+/// without `per`, names another index.
 fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     let collection = form.text("collection")?;
     let action = crud::first_action(corpus)?;
@@ -115,7 +115,7 @@ fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
 }
 
 /// Returns the location of the field that `key` names. Fails if the corpus's first document lacks it, or has another
-/// value than a text or number there.
+/// value than a non-empty text or number there.
 fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> {
     let name = form.text(key)?;
     let pointer = Pointer::parse(&format!("/{}", name.replace('.', "/")))?;
@@ -254,7 +254,7 @@ fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Formats a generated id with ten digits, like Rally. Drops further digits.
+/// Formats a generated id with ten digits, like Rally. Drops higher digits.
 fn digits(mut id: u64) -> [u8; 10] {
     let mut digits = [b'0'; 10];
     for digit in digits.iter_mut().rev() {

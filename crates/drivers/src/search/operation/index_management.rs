@@ -86,7 +86,7 @@ impl Mapping<'_> {
     }
 
     /// Returns the query for the newest time per day, in each field that may hold the time of a document. Refuses a
-    /// form without `times`.
+    /// form without a list of names in `times`.
     fn newest(&self, collection: &str, form: &Form) -> Result<SearchStep, PlanError> {
         let times = form.require("times")?;
         let fields = times.as_array().filter(|fields| !fields.is_empty() && fields.iter().all(Value::is_string));

@@ -17,7 +17,7 @@ pub struct Counts {
     pub requests: u64,
     /// Successful requests.
     pub successes: u64,
-    /// Documents stored or returned by successful requests.
+    /// Documents stored or returned, also by bulk requests that failed in part.
     pub documents: u64,
     /// Bytes written, all attempts of all requests.
     pub bytes_sent: u64,
@@ -26,7 +26,7 @@ pub struct Counts {
     /// Successes that ended inside the measured window, whenever they were scheduled. Throughput is based on
     /// these.
     pub completed: u64,
-    /// Documents of the `completed` requests.
+    /// Documents of the attempts that ended inside the measured window.
     pub completed_documents: u64,
     /// Requests dropped because too many were in flight.
     pub dropped: u64,

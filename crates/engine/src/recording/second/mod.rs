@@ -219,7 +219,7 @@ impl Second {
         self.cells.values().flat_map(|part| part.nodes.keys().map(String::as_str))
     }
 
-    /// Sorts the messages by rank, and joins equal ones.
+    /// Sorts the messages by rank, and joins those that differ only in numbers.
     /// Keeps only the first five of each operation, segment and error class.
     fn keep_the_first_messages(&mut self) {
         self.messages.sort_unstable();

@@ -36,9 +36,9 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index of the file `plain` with the bytes `map`: the stored one, or a new one, which is then stored.
-    /// `named`: the user's name for the file. A new index may end after `most` documents. Refuses a line that is not a
-    /// document, unless such lines are set aside.
+    /// Opens the index of the file `plain` with the bytes `map`: the stored one, or a new one, which is then stored
+    /// if it is complete and the file large. `named`: the user's name for the file. A new index may end after `most`
+    /// documents. Refuses a line that is not a document, unless such lines are set aside.
     pub fn open(
         plain: &Path,
         named: &Path,

@@ -53,8 +53,8 @@ impl Components {
 }
 
 impl Vectors {
-    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Refuses unusable files, and a column
-    /// with fewer rows than required. If all rows are used, also refuses columns that differ in length.
+    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Refuses unusable files, a column with
+    /// fewer rows than required, and columns that differ in length unless the limits end within the shortest.
     pub fn open(columns: &Value, limits: DocumentLimits) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("\"columns\" wants a list of names with their files");
         let columns: Vec<Column> =

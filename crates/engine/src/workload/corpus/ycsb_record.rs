@@ -24,7 +24,7 @@ pub struct YcsbRecord {
 
 impl YcsbRecord {
     /// Creates a generator with the options `{field_count: 10, field_length: 100}`; `seed` determines its documents.
-    /// Refuses other options, and records above 64 MiB.
+    /// Refuses other options, numbers below 1, and records above 64 MiB.
     pub fn new(seed: u64, with: &Map<String, Value>) -> Result<Self, PlanError> {
         const KEYS: [&str; 2] = ["field_count", "field_length"];
         if let Some(key) = with.keys().find(|key| !KEYS.contains(&key.as_str())) {

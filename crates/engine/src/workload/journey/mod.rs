@@ -107,7 +107,8 @@ pub(crate) struct Places<'a> {
 }
 
 /// Compiles a journey's steps into instructions. `operations` and `variables` of the plan are looked up by name.
-/// Refuses a journey without a request, a clock without a pause, and steps that the stream does not support.
+/// Refuses a journey without a request, a clock without a pause, and steps that are invalid or that the stream does not
+/// support.
 pub(crate) fn compile(
     steps: &[Step],
     clock: Option<Time>,
@@ -142,12 +143,13 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Compiles steps in order, within `depth` loops; refuses a step that its stream does not support.
+    /// Compiles steps in order, within `depth` loops; refuses one that is invalid or that its stream does not support.
     fn steps(&mut self, steps: &[Step], depth: usize) -> Result<(), PlanError> {
         steps.iter().try_for_each(|step| self.step(step, depth))
     }
 
-    /// Appends the instructions of one step, within `depth` loops; refuses a step that its stream does not support.
+    /// Appends the instructions of one step, within `depth` loops; refuses one that is invalid or that its stream does
+    /// not support.
     fn step(&mut self, step: &Step, depth: usize) -> Result<(), PlanError> {
         match step {
             Step::Ask(ask) => {
@@ -255,7 +257,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Compiles a test. Refuses an unknown error class or variable, an empty comparison, and hours without a clock.
+    /// Compiles a test. Refuses an unknown error class, a variable that is not captured, an empty comparison, hours
+    /// that do not ascend, and hours without a clock.
     fn check(&self, test: &Test) -> Result<Check, PlanError> {
         Ok(match test {
             Test::Failed(classes) if classes.is_empty() => Check::Failed(u8::MAX),

@@ -58,7 +58,7 @@ impl Listed {
     }
 
     /// Parses `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`. Refuses an
-    /// empty list, and weights that do not fit it.
+    /// empty list, and weights that do not fit the list or a sequential order.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));
         let (values, weights, order) = match argument {
@@ -142,7 +142,7 @@ fn order(form: &Form<'_>) -> Result<Selection, PlanError> {
     })
 }
 
-/// Returns the values of a field in up to [`MOST_DOCUMENTS`] documents, evenly spaced; skips documents without it.
+/// Returns the values of a field in up to [`MOST_DOCUMENTS`] documents, evenly spaced; skips missing and null ones.
 /// Refuses a document that is not JSON.
 fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
     let documents = corpus.documents();

@@ -55,7 +55,8 @@ def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list
 def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the creation of a data stream to a PUT request.
 
-    A declared data stream is a collection: its creation is reported as not imported, and the list is empty.
+    A declared data stream is a collection: its creation, like one without a name, is reported as not imported, and the
+    list is empty.
     """
     target = part.get("data-stream")
     if not isinstance(target, str) or target in make.track.collections:

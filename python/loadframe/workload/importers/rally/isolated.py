@@ -72,7 +72,7 @@ def locate(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits
 def registered(file: Path) -> dict[str, list[str]]:
     """Return the names that a track's code registers, by kind, from a separate process; see `code.registered`.
 
-    The code is parsed, not run. BadInput if a default limit is exceeded.
+    The code is parsed, not run. BadInput as `code.registered` and if a default limit is exceeded.
     """
     request = {"job": "registered", "path": str(file)}
     names: dict[str, list[str]] = _run_isolated(request, file, "parsing the file needs", "shorten it", DEFAULT)

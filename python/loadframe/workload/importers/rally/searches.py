@@ -140,7 +140,8 @@ def _pages(part: ImportedObject) -> int | None:
 def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
     """Convert a search of several pages to a form of `kind` with the additional keys `more`.
 
-    A search of more than one index is imported only with `pages: 1`, else reported, and the list is empty.
+    A search of a target that is not one collection, or with a body that is not an object, is imported only with
+    `pages: 1`; otherwise it is reported, and the list is empty.
     """
     body, target = part.get("body", {}), make.target(part)
     if not isinstance(body, dict) or not make.is_collection(target):
@@ -205,7 +206,7 @@ def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Fo
 
 
 def _asserted(make: TrackConversion, part: ImportedObject, name: str) -> Form:
-    """Return the key `assert` for assertions on the number of hits, if any; report other assertions as not imported."""
+    """Return the key `assert` for the last assertion on the number of hits; empty without one. Report others."""
     asserted: dict[str, int] = {}
     for assertion in part.parts("assertions"):
         terms = [assertion.get(key) for key in ("property", "condition", "value")]

@@ -276,7 +276,10 @@ class Templates:
         return None if place is None or self._marked is None else f"{self._marked[place[0]]}:{place[1]}"
 
     def _rendered(self, source: str, path: Path) -> str:
-        """Render a template. BadInput if the result is too large."""
+        """Render the assembled text of a template. BadInput if the result exceeds 16 MiB, 32 MiB with marks.
+
+        Errors of the template propagate; see `_FAILURES`.
+        """
         pieces, length = [], 0
         for piece in self.environment.from_string(source).generate():
             length += len(piece)

@@ -140,5 +140,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Install the hook in this process that imports stand-ins for the modules of Rally and OpenSearch Benchmark."""
+    """Install the hook that imports stand-ins for Rally, OpenSearch Benchmark, and their clients in this process."""
     sys.meta_path.insert(0, _Finder())

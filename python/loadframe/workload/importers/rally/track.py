@@ -289,7 +289,8 @@ class Track:
     ) -> None:
         """Add a corpus for a file of documents, and its entry in `sets`. BadInput for contradictory index names.
 
-        `name` is the corpus, `whole` its keys for all files, and `with_actions` its default for action lines.
+        `name` is the corpus, `whole` its keys for all files, and `with_actions` its default for action lines. In test
+        mode, at most 1,000 documents are used, from Rally's small file if it is known.
         """
         file = documents.text("source-file")
         lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
@@ -527,7 +528,7 @@ class TrackConversion:
     def on_collection(self, part: ImportedObject, kind: str, path: str, **more: Any) -> list[Form]:
         """Return a form of `kind` with the keys `more`, as a list of one.
 
-        For a target that is not a collection, and with query parameters, it is a plain POST request to TARGET/`path`,
+        For a target that is not a collection, or with query parameters, it is a plain POST request to TARGET/`path`,
         without `more`.
         """
         target = self.target(part)
