@@ -62,7 +62,8 @@ pub enum Judge {
     TakenIn,
     /// A write block that is in effect on all shards.
     Blocked,
-    /// Like `Bulk`, for a request with a fixed number of documents, which is retried only as a whole.
+    /// Like `Bulk`, for a request with a fixed number of documents, which is retried only as a whole. A failure that may
+    /// pass counts no documents, because a retry stores all of them again.
     Items {
         /// Documents per request.
         documents: u64,
@@ -188,9 +189,10 @@ impl Judge {
             Self::Deletions => deletions(body, sent),
             Self::TakenIn => bulk(body, sent, true),
             Self::Blocked => blocked(body),
-            Self::Items { documents } => {
-                bulk(body, documents, false).map(|verdict| Verdict::new(verdict.documents, verdict.outcome))
-            }
+            Self::Items { documents } => bulk(body, documents, false).map(|verdict| {
+                let is_repeated = verdict.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
+                Verdict::new(if is_repeated { 0 } else { verdict.documents }, verdict.outcome)
+            }),
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));

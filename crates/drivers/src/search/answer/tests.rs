@@ -193,6 +193,15 @@ fn a_bulk_request_whose_failed_items_were_all_pushed_back_is_rejected() {
 }
 
 #[test]
+fn a_request_that_is_retried_as_a_whole_counts_no_documents_of_a_rejected_attempt() {
+    let judge = Judge::Items { documents: 3 };
+    let (documents, failure) = judged(judge, 200, &bulk_answer(&[201, 429, 429]), 0);
+    assert_eq!((documents, failure.unwrap().0), (0, ErrorClass::Rejected));
+    let (documents, failure) = judged(judge, 200, &bulk_answer(&[201, 400, 429]), 0);
+    assert_eq!((documents, failure.unwrap().0), (1, ErrorClass::Item), "it is not retried");
+}
+
+#[test]
 fn only_events_that_are_wrong_by_themselves_are_refused() {
     let blocked =
         json!({"type": "cluster_block_exception", "reason": "index [ads] blocked by: [FORBIDDEN/8/index write (api)]"});
