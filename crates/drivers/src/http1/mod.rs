@@ -229,7 +229,10 @@ impl Http1 {
                     setup.into_iter().for_each(Setup::finish);
                 }
                 Err(trouble) => {
-                    assignment.refused(&trouble.message);
+                    // A timeout shows nothing about the node: the request had waited for its turn.
+                    if trouble.class == ErrorClass::Connect {
+                        assignment.refused(&trouble.message);
+                    }
                     let exchanged = Exchanged::never();
                     return Err(Answered { exchanged, node: number, documents }.without(trouble));
                 }
@@ -323,5 +326,34 @@ impl Answered {
     /// Returns the reply of a request without an answer, which failed by `trouble`.
     fn without(self, trouble: Trouble) -> Reply {
         self.reply(0, Err(trouble.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::variables::Variables;
+    use serde_json::json;
+
+    use super::request::{Body, RequestHead};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_does_not_count_as_down_after_a_request_that_waited_too_long_for_its_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let target: Target = serde_json::from_value(json!({"driver": "search", "hosts": [host]})).unwrap();
+        let http = Http1::new(&target).unwrap();
+        let (variables, draw) = (Variables::default(), Draw::new(0, 0, 0));
+        let request = RequestHead::new("GET", &variables).path("/").unwrap().finish(Body::None);
+        let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+        let due = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        let limit = Limit { due, timeout: Duration::from_secs(9) };
+        let reply = http.ask(&mut http.connection(0), &request, limit, &values).await.unwrap_err();
+        assert_eq!(reply.outcome.unwrap_err().class, ErrorClass::Timeout);
+        assert!(http.unreachable().is_empty());
     }
 }
