@@ -11,6 +11,8 @@ pub fn refusal(words: &[u8]) -> Failure {
         b"LOADING" | b"CLUSTERDOWN" | b"MASTERDOWN" | b"MISCONF" | b"NOREPLICAS" | b"READONLY" | b"MOVED" | b"ASK" => {
             ErrorClass::Server
         }
+        // The server then closes the connection.
+        b"ERR" if words.starts_with(b"ERR max number of clients") => ErrorClass::Rejected,
         // A script that runs out of memory appends this error to its own message.
         _ if memchr::memmem::find(words, b"OOM command not allowed").is_some() => ErrorClass::Rejected,
         _ => ErrorClass::Client,
@@ -32,6 +34,8 @@ mod tests {
         for (words, class) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Rejected),
             ("ERR Error running script: OOM command not allowed when used memory", ErrorClass::Rejected),
+            ("ERR max number of clients reached", ErrorClass::Rejected),
+            ("ERR max number of clients + cluster connections reached", ErrorClass::Rejected),
             ("TRYAGAIN Multiple keys request during rehashing of slot", ErrorClass::Rejected),
             ("LOADING Redis is loading the dataset in memory", ErrorClass::Server),
             ("CLUSTERDOWN Hash slot not served", ErrorClass::Server),
