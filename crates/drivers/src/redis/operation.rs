@@ -115,9 +115,12 @@ impl Command {
         // The index of the key: the first argument of most commands, with exceptions listed here.
         let name = list[0].as_str().unwrap_or_default().to_ascii_uppercase();
         let key = match name.as_str() {
-            "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" => 3,
+            "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" | "BLMPOP" | "BZMPOP" => 3,
             "OBJECT" | "MEMORY" | "XGROUP" | "XINFO" | "BITOP" => 2,
             "LMPOP" | "ZMPOP" | "SINTERCARD" | "ZINTER" | "ZUNION" | "ZDIFF" | "ZINTERCARD" => 2,
+            // Behind a group and a consumer, which may have any name.
+            "XREADGROUP" => after_streams(list, 4),
+            "XREAD" => after_streams(list, 1),
             _ => 1,
         };
         Ok(Self { key: (key < words.len()).then_some(key), words, is_exec: name == "EXEC" })
@@ -136,6 +139,12 @@ impl Command {
             slot_of(word)
         })
     }
+}
+
+/// Returns the index of the word behind STREAMS, which is looked for from the index `from` on; 1 without this word.
+fn after_streams(words: &[Value], from: usize) -> usize {
+    let is_streams = |word: &Value| word.as_str().is_some_and(|word| word.eq_ignore_ascii_case("STREAMS"));
+    words.iter().skip(from).position(is_streams).map_or(1, |place| from + place + 1)
 }
 
 /// Buffers that all requests of a client reuse.
@@ -266,5 +275,27 @@ impl Buffers {
             Neutral::Scan(scan) => self.scan(scan, collection, values),
             Neutral::Bulk(_) => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_goes_to_the_node_of_its_first_key() {
+        for (words, key) in [
+            (json!(["GET", "a"]), Some(1)),
+            (json!(["PING"]), None),
+            (json!(["EVAL", "return 1", 1, "a"]), Some(3)),
+            (json!(["BLMPOP", 1, 1, "a", "LEFT"]), Some(3)),
+            (json!(["xread", "COUNT", 2, "streams", "a", "b", "0", "0"]), Some(4)),
+            (json!(["XREADGROUP", "GROUP", "streams", "me", "STREAMS", "a", ">"]), Some(5)),
+        ] {
+            let command = Command::map(&words, &Variables::default()).unwrap();
+            assert_eq!(command.key, key, "{words}");
+        }
     }
 }
