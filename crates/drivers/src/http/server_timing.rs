@@ -50,9 +50,11 @@ impl Timing {
         if self.0.is_empty() {
             return;
         }
-        let told = answer.field(HEADER).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("");
+        // Each service on the way of the answer may add a header.
+        let told: Vec<&str> = answer.fields(HEADER).filter_map(|value| std::str::from_utf8(value).ok()).collect();
+        let told = told.join(", ");
         for (name, &wanted) in self.0.iter().enumerate() {
-            if let Some(time) = time_of(told, wanted) {
+            if let Some(time) = time_of(&told, wanted) {
                 let sent = reply.done.checked_sub(time).unwrap_or(reply.sent);
                 let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
                 reply.parts.push(ReplyPart { name, sent, done: reply.done, documents: 0, failed });
@@ -89,9 +91,28 @@ fn refused(value: &Value) -> PlanError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use serde_json::json;
 
     use super::*;
+    use crate::http1::answer::Body;
+    use crate::net::exchange::Frame;
+
+    #[test]
+    fn times_are_read_from_all_headers_of_an_answer() {
+        let text = b"HTTP/1.1 200 OK\r\nserver-timing: cdn;dur=1\r\nServer-Timing: store;dur=2\r\n\r\n";
+        let mut answer = Answer::new();
+        answer.begin(Body::None);
+        answer.space().unwrap()[..text.len()].copy_from_slice(text);
+        assert!(answer.advance(text.len()).unwrap());
+        let now = Instant::now();
+        let mut reply = Reply::new(now, now + Duration::from_millis(9), Ok(()));
+        Timing::new(Some(&json!(["store", "cdn"]))).unwrap().read(&answer, &mut reply);
+        let times: Vec<Duration> = reply.parts.iter().map(|part| part.done - part.sent).collect();
+        assert_eq!(times, [2, 1].map(Duration::from_millis));
+        assert!(reply.outcome.is_ok());
+    }
 
     #[test]
     fn times_are_found_by_their_names() {

@@ -141,10 +141,12 @@ impl Answer {
 
     /// Returns the value of a complete answer's first header of that name, in any case of letters; `None` without one.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.head().skip(1).find_map(|line| {
-            let (field, value) = line.split_at(memchr(b':', line)?);
-            field.eq_ignore_ascii_case(name.as_bytes()).then(|| value[1..].trim_ascii())
-        })
+        self.head().skip(1).find_map(|line| value_of(line, name))
+    }
+
+    /// Iterates over the values of all headers of that name in a complete answer.
+    pub fn fields(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        self.head().skip(1).filter_map(move |line| value_of(line, name))
     }
 
     /// Returns the Retry-After delay of a refused request (429 or 503), or `None`. Only a number of seconds counts. A
@@ -365,6 +367,12 @@ impl Frame for Answer {
     fn reusable(&self) -> bool {
         self.stage == Stage::Done && self.head.keep_alive && self.at == self.bytes.len()
     }
+}
+
+/// Returns the value in a line of a head, if it is a header of that name, in any case of letters.
+fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (field, value) = line.split_at(memchr(b':', line)?);
+    field.eq_ignore_ascii_case(name.as_bytes()).then(|| value[1..].trim_ascii())
 }
 
 /// Parses `HTTP/1.1 200 OK`, of any version 1.x and with an optional reason. Fails for other text.
