@@ -57,6 +57,9 @@ fn class(code: i32) -> ErrorClass {
         // FailedToSatisfyReadPreference, CursorKilled, SocketException, StaleConfig, OutOfDiskSpace: internal problems
         // of the cluster.
         1 | 6 | 7 | 8 | 43 | 100 | 133 | 237 | 9001 | 13388 | 14031 => ErrorClass::Server,
+        // ReadConcernMajorityNotAvailableYet, StaleEpoch, QueryPlanKilled, SnapshotUnavailable, StaleDbVersion,
+        // Interrupted: a change of the cluster or of the collection ended the operation.
+        134 | 150 | 175 | 246 | 249 | 11601 => ErrorClass::Server,
         _ => ErrorClass::Client,
     }
 }
@@ -75,6 +78,9 @@ mod tests {
             (10107, ErrorClass::Rejected),
             (112, ErrorClass::Rejected),
             (43, ErrorClass::Server),
+            (134, ErrorClass::Server),
+            (175, ErrorClass::Server),
+            (11601, ErrorClass::Server),
         ] {
             let failure = inside(&bson::rawdoc! {"code": code, "errmsg": "its words"});
             assert_eq!((failure.class, failure.message.as_str()), (class, "its words"));
