@@ -82,6 +82,12 @@ pub async fn open_each(
     opened
 }
 
+/// Returns the node for which a request counts: that of the first group, of those with a reachable node. Without such a
+/// group, the node that was `asked` first; 0 if none was.
+pub fn first_node(opened: &[Group], asked: Option<u16>) -> u16 {
+    opened.first().map(|(node, _)| *node).or(asked).unwrap_or(0)
+}
+
 /// Sends each group on the connection of its node, all at once, and waits for the answers.
 /// Each result has the index of its group; results are in the order of `by_node`. `by_node` must have a connection for
 /// each node of a group. An outcome is a failure unless all answers of the group arrived.
@@ -134,5 +140,12 @@ mod tests {
         assert_eq!(known, [None, Some("closed".into()), Some("no node".into()), None, Some("no id".into())]);
         let reply = reply(documents, None, 10);
         assert_eq!((reply.documents, reply.node, reply.refused), (2, 10, vec![1, 2, 4]));
+    }
+
+    #[test]
+    fn a_request_that_reached_no_node_counts_for_the_one_that_it_asked_first() {
+        assert_eq!(first_node(&[(4, vec![1]), (2, vec![0])], Some(3)), 4);
+        assert_eq!(first_node(&[], Some(3)), 3);
+        assert_eq!(first_node(&[], None), 0);
     }
 }

@@ -15,7 +15,7 @@ use crate::crud::{Action, Bulk, Scalar};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::pipeline;
-use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
+use crate::pipeline::{Document, fail, first_node, group_by_node, open_each, send_each};
 use loadframe_engine::util::json::Cursor;
 
 /// Sends the documents of request number `k`, or those at the indices `only`, all at once. Resends those whose vbucket
@@ -32,6 +32,7 @@ pub async fn ask(
 ) -> Reply {
     let mut documents = requests((bulk, only), bucket, durability, k);
     let groups = group_by_node(&mut documents, |vbucket| bucket.vbuckets.node(vbucket).ok_or_else(unserved));
+    let asked = groups.first().map(|(node, _)| *node);
     let open = async |node| connections.open(nodes, bucket, node, durability.is_some(), limit).await;
     let groups = open_each(&mut documents, groups, open).await;
     let mut whole: Option<Exchanged> = None;
@@ -58,8 +59,7 @@ pub async fn ask(
             None => Err(client("no answer")),
         }));
     }
-    let node = groups.first().map_or(0, |(node, _)| *node);
-    pipeline::reply(documents, whole, node)
+    pipeline::reply(documents, whole, first_node(&groups, asked))
 }
 
 /// Refuses an answer with a status other than 0, with its failure.

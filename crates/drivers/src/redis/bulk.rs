@@ -16,7 +16,7 @@ use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::pipeline;
-use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
+use crate::pipeline::{Document, fail, first_node, group_by_node, open_each, send_each};
 
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
@@ -35,6 +35,7 @@ pub async fn ask(
     limit: Limit,
 ) -> Reply {
     let mut documents = commands((bulk, only), collection, buffers, draw.k);
+    let asked;
     let mut groups = if nodes.mode() == Mode::Cluster {
         let node = |slot| {
             nodes.slots.get(usize::from(slot)).ok_or_else(|| {
@@ -43,13 +44,15 @@ pub async fn ask(
             })
         };
         let groups = group_by_node(&mut documents, node);
+        asked = groups.first().map(|(node, _)| *node);
         open_each(&mut documents, groups, async |node| connections.open(nodes, node, limit).await).await
     } else {
         let (node, opened) = connections.turn(nodes, draw.turn, limit).await;
+        asked = Some(node);
         group_by_node(&mut documents, |_| opened.clone().map(|()| node))
     };
     let mut whole: Option<Exchanged> = None;
-    let node = groups.first().map_or(0, |(node, _)| *node);
+    let node = first_node(&groups, asked);
     for _ in 0..ROUNDS {
         let sent = send_each(connections.by_node(), &documents, &groups, limit).await;
         let mut again = Vec::new();
