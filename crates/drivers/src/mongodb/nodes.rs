@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bson::Document;
+use bson::oid::ObjectId;
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
@@ -78,6 +79,8 @@ enum HostReport {
         secondary: bool,
         others: Vec<String>,
         myself: Option<String>,
+        /// The election that made it the primary; later ones have greater ids.
+        election: Option<ObjectId>,
     },
 }
 
@@ -179,6 +182,7 @@ impl MongoNodes {
         let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
         let mut members = Members::default();
         let mut missing = Vec::new();
+        let mut newest = None;
         let mut last = None;
         let mut answered = false;
         while !next.is_empty() {
@@ -193,12 +197,12 @@ impl MongoNodes {
                         return Ok(());
                     }
                     Ok(HostReport::Outside) => {}
-                    Ok(HostReport::Member { primary, secondary, others, myself }) => {
+                    Ok(HostReport::Member { primary, secondary, others, myself, election }) => {
                         answered = true;
                         // The set may know a member by another name than the user.
                         if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)).await {
                             if primary {
-                                members.primary = Some(number);
+                                members.elect(number, election, &mut newest);
                             } else if secondary && !members.secondaries.contains(&number) {
                                 members.secondaries.push(number);
                             }
@@ -247,6 +251,15 @@ impl MongoNodes {
 }
 
 impl Members {
+    /// Makes member `number` the primary, unless the known one was elected later. A primary that was frozen or cut off
+    /// reports its former role until it hears of its successor. `newest` is the election of the known one.
+    fn elect(&mut self, number: u16, election: Option<ObjectId>, newest: &mut Option<ObjectId>) {
+        if self.primary.is_none() || election > *newest {
+            self.primary = Some(number);
+            *newest = election;
+        }
+    }
+
     /// Returns the number of the member that `prefer` selects, `None` if no member fits; members that fit equally take
     /// turns by `turn`.
     fn pick(&self, prefer: Prefer, turn: u64) -> Option<u16> {
@@ -285,6 +298,7 @@ impl HostReport {
             secondary: is("secondary"),
             others,
             myself: answer.get_str("me").ok().map(str::to_owned),
+            election: answer.get_object_id("electionId").ok(),
         }
     }
 }
@@ -325,9 +339,25 @@ mod tests {
         assert!(matches!(HostReport::read(&doc! {"isreplicaset": true}), HostReport::Outside));
         let answer =
             doc! {"setName": "s", "secondary": true, "hosts": ["a:1", "b:1"], "passives": ["c:1"], "me": "a:1"};
-        let HostReport::Member { primary, secondary, others, myself } = HostReport::read(&answer) else { panic!() };
+        let HostReport::Member { primary, secondary, others, myself, .. } = HostReport::read(&answer) else { panic!() };
         assert!(!primary && secondary);
         assert_eq!((others.len(), myself.as_deref()), (3, Some("a:1")));
+    }
+
+    #[test]
+    fn of_two_members_that_call_themselves_primary_the_later_elected_one_counts() {
+        let election = |term: u8| {
+            let mut id = [0; 12];
+            id[11] = term;
+            let answer = doc! {"setName": "s", "isWritablePrimary": true, "electionId": ObjectId::from_bytes(id)};
+            let HostReport::Member { election, .. } = HostReport::read(&answer) else { panic!() };
+            election
+        };
+        for order in [[(0, election(1)), (1, election(2))], [(1, election(2)), (0, election(1))]] {
+            let (mut members, mut newest) = (Members::default(), None);
+            order.into_iter().for_each(|(number, election)| members.elect(number, election, &mut newest));
+            assert_eq!(members.primary, Some(1));
+        }
     }
 
     #[tokio::test]
