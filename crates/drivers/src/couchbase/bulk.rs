@@ -6,7 +6,7 @@ use loadframe_engine::driver::{Failure, Reply};
 
 use super::answer::{NOT_MINE, client, refusal};
 use super::execute::ConnectionSet;
-use super::nodes::{Bucket, CouchbaseNodes, unserved};
+use super::nodes::{Bucket, CouchbaseNodes};
 use super::operation::{changed, misnamed, stored};
 use super::packet::{Opcode, Packet, Response};
 use super::subdoc;
@@ -31,7 +31,7 @@ pub async fn ask(
     limit: Limit,
 ) -> Reply {
     let mut documents = requests((bulk, only), bucket, durability, k);
-    let groups = group_by_node(&mut documents, |vbucket| bucket.vbuckets.node(vbucket).ok_or_else(unserved));
+    let groups = group_by_node(&mut documents, |vbucket| bucket.owner(vbucket));
     let asked = groups.first().map(|(node, _)| *node);
     let open = async |node| connections.open(nodes, bucket, node, durability.is_some(), limit).await;
     let groups = open_each(&mut documents, groups, open).await;

@@ -84,8 +84,9 @@ impl ConnectionSet {
         let sent_request = |exchanged, node| SentRequest { exchanged, node, bucket: bucket.number };
         let (mut before, mut last) = (None, 0);
         loop {
-            let Some(node) = bucket.vbuckets.node(vbucket) else {
-                return (sent_request(Exchanged::given_up(before), last), Err(unserved()));
+            let node = match bucket.owner(vbucket) {
+                Ok(node) => node,
+                Err(failure) => return (sent_request(Exchanged::given_up(before), last), Err(failure)),
             };
             last = node;
             if let Err(failure) = self.open(nodes, bucket, node, durable, limit).await {

@@ -261,6 +261,7 @@ impl Couchbase {
                 if nodes.discover(&bucket, Limit::starting_now(nodes.connect_options.timeout)).await.is_err() {
                     bucket.doubt();
                 }
+                bucket.refreshed();
             });
         }
         Ok(())

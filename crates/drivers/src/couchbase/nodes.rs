@@ -15,6 +15,7 @@ use super::vbuckets::{Configuration, NodeServices, ServiceAddress, Vbuckets};
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
+use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -43,6 +44,8 @@ pub struct Bucket {
     rev: AtomicI64,
     /// The configuration must be fetched again.
     stale: AtomicBool,
+    /// When to fetch it again for a vbucket without a node. Requests for it fail at once, so each must not fetch it.
+    unserved: RefreshThrottle,
 }
 
 /// The nodes and buckets of a target.
@@ -65,9 +68,25 @@ impl Bucket {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must fetch the configuration.
+    /// Returns the number of the node that owns a vbucket. Fails if no node does; the configuration is then fetched
+    /// again within 100 ms, because the vbucket may have got a node since.
+    pub fn owner(&self, vbucket: u16) -> Result<u16, Failure> {
+        self.vbuckets.node(vbucket).ok_or_else(|| {
+            self.unserved.doubt();
+            unserved()
+        })
+    }
+
+    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must fetch the configuration and
+    /// call `refreshed`.
     pub fn claim(&self) -> bool {
-        self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
+        let stale = self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed);
+        stale || self.unserved.claim()
+    }
+
+    /// Ends a fetch that `claim` started.
+    pub fn refreshed(&self) {
+        self.unserved.over();
     }
 }
 
@@ -101,6 +120,7 @@ impl CouchbaseNodes {
             vbuckets: Vbuckets::new(),
             rev: AtomicI64::new(i64::MIN),
             stale: AtomicBool::new(false),
+            unserved: RefreshThrottle::default(),
         };
         buckets.push(Arc::new(new));
         Ok(buckets[buckets.len() - 1].clone())
@@ -259,6 +279,24 @@ mod tests {
     use loadframe_engine::plan::{Spread, Target};
 
     use super::*;
+
+    #[test]
+    fn the_configuration_is_fetched_again_for_a_vbucket_without_a_node() {
+        let target: Target =
+            serde_json::from_value(serde_json::json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();
+        let topology = Arc::new(Topology::new(&target.hosts, Spread::Fixed, None).unwrap());
+        let bucket = CouchbaseNodes::new(topology, ConnectOptions::new(&target).unwrap()).bucket("b").unwrap();
+        bucket.vbuckets.set([Some(3), None].into_iter());
+        assert_eq!(bucket.owner(0).unwrap(), 3);
+        assert!(!bucket.claim());
+        for _ in 0..2 {
+            assert_eq!(bucket.owner(1).unwrap_err().class, ErrorClass::Server);
+            std::thread::sleep(Duration::from_millis(150));
+            assert!(bucket.claim());
+            assert!(!bucket.claim(), "one client fetches it");
+            bucket.refreshed();
+        }
+    }
 
     /// Statements alone must find the query service, because no operation names a bucket.
     #[tokio::test]
