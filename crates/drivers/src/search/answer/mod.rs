@@ -50,6 +50,8 @@ pub enum Judge {
     Count,
     /// A table. Rows count as documents and as hits.
     Rows,
+    /// Like `Rows`, for a table that lists the values of each column.
+    Columns,
     /// Events or sequences of events. They count as documents and as hits.
     Events,
     /// A complete snapshot, or an accepted one if the request does not wait.
@@ -130,7 +132,10 @@ impl Judge {
 
     /// Returns whether assertions on hits apply.
     pub fn counts(self) -> bool {
-        matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
+        matches!(
+            self,
+            Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Columns | Self::Events
+        )
     }
 
     /// Returns whether each document of a request succeeds or fails on its own.
@@ -182,7 +187,8 @@ impl Judge {
                 let hits = Cursor::member(body, b"count")?.ok_or(Unexpected)?.whole()?;
                 Ok(Verdict { hits, ..Verdict::new(0, shards.searched(body)) })
             }),
-            Self::Rows => rows(body),
+            Self::Rows => rows(body, elements),
+            Self::Columns => rows(body, length_of_first),
             Self::Events => events(body),
             Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent, false),
@@ -338,12 +344,13 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
 }
 
 /// Judges a table, and counts its rows: `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in OpenSearch. A
-/// partial table is a failure. Fails if there is none of them.
-fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
+/// partial table is a failure. `length` returns the number of rows in the list at a cursor, and moves behind it. Fails if
+/// there is none of them.
+fn rows(body: &[u8], length: fn(&mut Cursor<'_>) -> Result<u64, Unexpected>) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial) = (None, false);
     Cursor::new(body).object(|name, cursor| {
         match name {
-            b"rows" | b"values" | b"datarows" => count = Some(elements(cursor)?),
+            b"rows" | b"values" | b"datarows" => count = Some(length(cursor)?),
             b"is_partial" => partial = cursor.boolean()?,
             _ => cursor.skip()?,
         }
@@ -395,6 +402,21 @@ fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     cursor.array(|_, cursor| {
         count += 1;
         cursor.skip().map(|()| true)
+    })?;
+    Ok(count)
+}
+
+/// Returns the number of elements of the first array in the array at the cursor, 0 without one, and moves behind the
+/// outer array. Fails without an array.
+fn length_of_first(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
+    let mut count = 0;
+    cursor.array(|place, cursor| {
+        if place == 0 {
+            count = elements(cursor)?;
+        } else {
+            cursor.skip()?;
+        }
+        Ok(true)
     })?;
     Ok(count)
 }

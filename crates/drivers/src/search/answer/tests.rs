@@ -264,6 +264,9 @@ fn rows_and_events_are_documents_and_hits() {
     for rows in ["rows", "datarows", "values"] {
         assert_eq!(judged(Judge::Rows, 200, &table(rows), 0), (3, None));
     }
+    let columns = json!({"columns": [{"name": "n"}, {"name": "m"}], "values": [[1, null, 3], ["a", ["b"], "c"]]});
+    assert_eq!(judged(Judge::Columns, 200, &columns, 0), (3, None));
+    assert_eq!(judged(Judge::Columns, 200, &json!({"columns": [], "values": []}), 0), (0, None));
     let event = json!({"_id": "1", "_source": {"a": []}});
     let answer = |hits: Value| json!({"is_partial": false, "is_running": false, "timed_out": false, "hits": hits});
     let events = answer(json!({"total": {"value": 2}, "events": [event, event]}));

@@ -100,7 +100,7 @@ impl Mapping<'_> {
             body["fetch_size"] = form.count("fetch_size")?.into();
         }
         let line = RequestHead::new("POST", self.variables()).path(self.dialect.sql())?;
-        Ok((line.finish(self.json(&body)?), Judge::Rows))
+        Ok((line.finish(self.json(&body)?), table(&body)))
     }
 
     /// Maps a query in ES|QL: `{"query": "FROM ...", "body": {...}}`.
@@ -108,7 +108,8 @@ impl Mapping<'_> {
     pub(super) fn esql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "body", "parameters"])?;
         let line = parameters(RequestHead::new("POST", self.variables()).path(self.dialect.esql()?)?, &form)?;
-        Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Rows))
+        let body = with_query(&form)?;
+        Ok((line.finish(self.json(&body)?), table(&body)))
     }
 
     /// Maps a query in EQL, which finds events or sequences of events.
@@ -132,6 +133,11 @@ impl Mapping<'_> {
         let line = parameters(self.line("POST", &form)?.segment("_search")?, &form)?;
         Ok((line.finish(self.json(&body)?), Judge::Search))
     }
+}
+
+/// Returns how to judge the table that answers a query with this body: by rows, or by columns if the body says so.
+fn table(body: &Value) -> Judge {
+    if body["columnar"] == true { Judge::Columns } else { Judge::Rows }
 }
 
 /// Returns the body of a query in SQL, ES|QL or EQL: its text, and the members of `body`. Refuses a `query` in `body`.

@@ -341,6 +341,15 @@ fn a_query_has_all_that_stands_beside_it() {
 }
 
 #[test]
+fn a_table_by_columns_is_judged_by_its_rows() {
+    for kind in ["sql", "esql"] {
+        let judge = |body: Value| map(json!({kind: {"query": "a", "body": body}})).unwrap().step.judge;
+        assert_eq!(judge(json!({"columnar": true})), Judge::Columns);
+        assert_eq!(judge(json!({"columnar": false})), Judge::Rows);
+    }
+}
+
+#[test]
 fn data_streams_have_their_own_place_and_their_templates() {
     let request = |form: Value| {
         let text = sent(form, 0);
