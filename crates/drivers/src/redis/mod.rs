@@ -174,6 +174,7 @@ impl Redis {
                 {
                     nodes.doubt();
                 }
+                nodes.refreshed();
             });
         }
         let Connection { connections, buffers, memory, shown } = connection;

@@ -1,7 +1,7 @@
 //! State of a target that all its clients share: whether it is a cluster, its nodes, and the node of each slot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -16,6 +16,7 @@ use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
+use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -49,8 +50,8 @@ pub struct RedisNodes {
     mode: AtomicU8,
     /// The nodes of a cluster.
     pub known: Known,
-    /// Whether the slots must be queried again.
-    stale: AtomicBool,
+    /// When the slots must be queried again. Requests to a dead node fail at once, so each must not query them.
+    refresh_throttle: RefreshThrottle,
     /// The collections of the operations.
     pub collections: Collections,
 }
@@ -64,7 +65,7 @@ impl RedisNodes {
             slots: Slots::new(),
             mode: AtomicU8::new(Mode::Unknown as u8),
             known: Known::default(),
-            stale: AtomicBool::new(false),
+            refresh_throttle: RefreshThrottle::default(),
             collections: Collections::default(),
         }
     }
@@ -96,12 +97,18 @@ impl RedisNodes {
 
     /// Marks the slots as possibly out of date.
     pub fn doubt(&self) {
-        self.stale.store(true, Ordering::Relaxed);
+        self.refresh_throttle.doubt();
     }
 
-    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must query the slots.
+    /// Returns true to one caller if the slots must be queried again. The caller must then query them and call
+    /// `refreshed`.
     pub fn claim(&self) -> bool {
-        self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
+        self.refresh_throttle.claim()
+    }
+
+    /// Ends a query that `claim` started.
+    pub fn refreshed(&self) {
+        self.refresh_throttle.over();
     }
 
     /// Detects the kind of target from the first host that answers, and queries its slots or collections.
@@ -229,6 +236,20 @@ mod tests {
         assert_eq!((nodes.slots.get(0), nodes.slots.get(8191)), (Some(0), Some(0)));
         assert_eq!((nodes.slots.get(8192), nodes.slots.get(16_383)), (Some(1), Some(1)));
         assert_eq!(nodes.known.host(1).unwrap().text, "127.0.0.1:7001");
+    }
+
+    #[test]
+    fn many_failures_query_the_slots_once() {
+        let nodes = nodes();
+        assert!(!nodes.claim());
+        for _ in 0..2 {
+            nodes.doubt();
+            std::thread::sleep(Duration::from_millis(150));
+            assert!(nodes.claim());
+            nodes.doubt();
+            assert!(!nodes.claim(), "a query is under way");
+            nodes.refreshed();
+        }
     }
 
     #[tokio::test]
