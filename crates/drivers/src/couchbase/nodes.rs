@@ -1,6 +1,6 @@
 //! State shared by all clients of a target: its buckets, and the node that owns each vbucket.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,10 +42,9 @@ pub struct Bucket {
     pub vbuckets: Vbuckets,
     /// Revision of the configuration that `vbuckets` reflects.
     rev: AtomicI64,
-    /// The configuration must be fetched again.
-    stale: AtomicBool,
-    /// When to fetch it again for a vbucket without a node. Requests for it fail at once, so each must not fetch it.
-    unserved: RefreshThrottle,
+    /// When the configuration must be fetched again. Requests to a dead node, and for a vbucket without a node, fail at
+    /// once, so each must not fetch it.
+    refresh_throttle: RefreshThrottle,
 }
 
 /// The nodes and buckets of a target.
@@ -65,28 +64,27 @@ pub struct CouchbaseNodes {
 impl Bucket {
     /// Marks the configuration as possibly outdated.
     pub fn doubt(&self) {
-        self.stale.store(true, Ordering::Relaxed);
+        self.refresh_throttle.doubt();
     }
 
-    /// Returns the number of the node that owns a vbucket. Fails if no node does; the configuration is then fetched
-    /// again within 100 ms, because the vbucket may have got a node since.
+    /// Returns the number of the node that owns a vbucket. Fails, and marks the configuration as possibly outdated, if
+    /// no node does: it may have got one since.
     pub fn owner(&self, vbucket: u16) -> Result<u16, Failure> {
         self.vbuckets.node(vbucket).ok_or_else(|| {
-            self.unserved.doubt();
+            self.doubt();
             unserved()
         })
     }
 
-    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must fetch the configuration and
-    /// call `refreshed`.
+    /// Returns true to one caller if the configuration must be fetched again. The caller must then fetch it and call
+    /// `refreshed`.
     pub fn claim(&self) -> bool {
-        let stale = self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed);
-        stale || self.unserved.claim()
+        self.refresh_throttle.claim()
     }
 
     /// Ends a fetch that `claim` started.
     pub fn refreshed(&self) {
-        self.unserved.over();
+        self.refresh_throttle.over();
     }
 }
 
@@ -119,8 +117,7 @@ impl CouchbaseNodes {
             name: name.to_owned(),
             vbuckets: Vbuckets::new(),
             rev: AtomicI64::new(i64::MIN),
-            stale: AtomicBool::new(false),
-            unserved: RefreshThrottle::default(),
+            refresh_throttle: RefreshThrottle::default(),
         };
         buckets.push(Arc::new(new));
         Ok(buckets[buckets.len() - 1].clone())
@@ -293,6 +290,7 @@ mod tests {
             assert_eq!(bucket.owner(1).unwrap_err().class, ErrorClass::Server);
             std::thread::sleep(Duration::from_millis(150));
             assert!(bucket.claim());
+            bucket.doubt();
             assert!(!bucket.claim(), "one client fetches it");
             bucket.refreshed();
         }
