@@ -13,11 +13,11 @@ use crate::net::target_node::Host;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// Sends a GET request for `path` on a new connection and returns the response, whose status is not checked. Fails
-/// without a complete answer within `limit`.
+/// Sends a GET request for `path` on a new connection and returns the response, whose status is not checked. The
+/// connection is not recorded as a client's setup or reconnection. Fails without a complete answer within `limit`.
 pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
-    let mut service = Service::default();
-    service.open(host, connect_options, limit).await?;
+    let wire = Wire::connect(host, connect_options.tls.as_ref(), limit).await?;
+    let mut service = Service { wire: Some(wire), ..Service::default() };
     let head = head("GET", path, host, connect_options, 0, None);
     let (_, outcome) = service.speak([&head, b""], limit).await;
     outcome?;

@@ -274,6 +274,7 @@ mod tests {
     use std::net::TcpListener;
 
     use loadframe_engine::plan::{Spread, Target};
+    use loadframe_engine::recording::reconnects;
 
     use super::*;
 
@@ -320,7 +321,9 @@ mod tests {
         let topology = Arc::new(Topology::new(&hosts, Spread::Fixed, None).unwrap());
         let nodes = CouchbaseNodes::new(topology, ConnectOptions::new(&target).unwrap());
         assert!(nodes.query(0).is_none());
+        reconnects::take_setups(|_| ());
         nodes.discover_query(Limit::starting_now(Duration::from_secs(30))).await.unwrap();
+        reconnects::take_setups(|_| panic!("no client connected"));
         let (_, host) = nodes.query(0).unwrap();
         assert_eq!((host.text.as_str(), nodes.query(1).unwrap().1.text.as_str()), ("127.0.0.1:8093", "127.0.0.1:8093"));
         assert!(server.join().unwrap().starts_with("GET /pools/default/nodeServices HTTP/1.1\r\n"));

@@ -51,6 +51,26 @@ impl NodeConnection {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
             return Ok(());
         };
+        self.enter(connect_options, limit).await?;
+        setup.finish();
+        Ok(())
+    }
+
+    /// Connects and authenticates, replacing an existing connection, for a query of the driver itself: this is not
+    /// recorded as a client's setup or reconnection. Fails like `open`.
+    pub async fn connect(
+        &mut self,
+        host: &Host,
+        connect_options: &ConnectOptions,
+        limit: Limit,
+    ) -> Result<(), Failure> {
+        self.wire = Some(Wire::connect(host, connect_options.tls.as_ref(), limit).await?);
+        self.enter(connect_options, limit).await
+    }
+
+    /// Authenticates if there is a user. After refused credentials, closes the connection and returns the server's
+    /// error.
+    async fn enter(&mut self, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         if let Some((user, password)) = &connect_options.user {
             let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             let mut answer = self.ask(&words, limit).await?;
@@ -60,7 +80,6 @@ impl NodeConnection {
                 return Err(refused);
             }
         }
-        setup.finish();
         Ok(())
     }
 

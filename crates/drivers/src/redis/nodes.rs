@@ -129,7 +129,7 @@ impl RedisNodes {
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut connection = NodeConnection::default();
         // A refusal of AUTH is permanent.
-        connection.open(host, &self.connect_options, limit).await.map_err(|failure| match failure.class {
+        connection.connect(host, &self.connect_options, limit).await.map_err(|failure| match failure.class {
             ErrorClass::Client => DiscoveryError::Refused(failure),
             _ => DiscoveryError::Failed(failure),
         })?;
@@ -216,6 +216,8 @@ pub fn redirection(words: &[u8], asked: &Host) -> Option<(usize, String)> {
 #[cfg(test)]
 mod tests {
     use loadframe_engine::plan::Spread;
+    use loadframe_engine::recording::reconnects;
+    use loadframe_null_server::NullServer;
 
     use super::*;
 
@@ -236,6 +238,18 @@ mod tests {
         assert_eq!((nodes.slots.get(0), nodes.slots.get(8191)), (Some(0), Some(0)));
         assert_eq!((nodes.slots.get(8192), nodes.slots.get(16_383)), (Some(1), Some(1)));
         assert_eq!(nodes.known.host(1).unwrap().text, "127.0.0.1:7001");
+    }
+
+    #[test]
+    fn a_query_of_the_driver_is_no_setup_of_a_client() {
+        let server = NullServer::start("redis").unwrap();
+        let topology = Topology::new(&[server.address().to_string()], Spread::Fixed, None).unwrap();
+        let nodes = RedisNodes::new(Arc::new(topology), ConnectOptions::plain());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        reconnects::take_setups(|_| ());
+        runtime.block_on(nodes.discover(Limit::starting_now(Duration::from_secs(60)))).unwrap();
+        assert_eq!(nodes.mode(), Mode::Single);
+        reconnects::take_setups(|_| panic!("no client connected"));
     }
 
     #[test]
