@@ -52,7 +52,12 @@ impl Sampler {
             // Intervals without events are skipped.
             let passed = (event.arrived - self.start).as_secs_f64() / self.every.as_secs_f64();
             let passed = (passed as u64).saturating_sub(self.share.index) / self.share.of;
-            self.next = self.next.max(self.share.index + passed * self.share.of);
+            let first = self.share.index + passed * self.share.of;
+            if first > self.next {
+                // The instant of this interval may still come.
+                self.next = first;
+                self.due = self.instant();
+            }
             while self.due <= event.arrived {
                 self.next += self.share.of;
                 self.due = self.instant();
@@ -110,6 +115,23 @@ mod tests {
         let mut together: Vec<f64> = (0..3).flat_map(|index| chosen(Stride { index, of: 3 }, 7, 30, 50)).collect();
         together.sort_by(f64::total_cmp);
         assert_eq!(together, chosen(ALONE, 7, 30, 50));
+    }
+
+    /// An event chosen for an earlier interval does not use up the interval in which it arrives.
+    #[test]
+    fn an_event_that_arrives_in_the_next_stretch_leaves_that_stretch_its_own() {
+        let start = Instant::now();
+        let events: Vec<Event> = (0..200).map(|half| event(start + Duration::from_millis(500 * half))).collect();
+        let chosen = |share: Stride| {
+            let (mut sampler, mut places) = (Sampler::new(start, Duration::from_secs(1), share, 7), Vec::new());
+            sampler.choose(&events, |place| places.push(place));
+            places
+        };
+        let alone = chosen(ALONE);
+        assert_eq!(alone.len(), 99, "of 100 intervals, the instant of the last is after the last event");
+        let mut together: Vec<usize> = (0..3).flat_map(|index| chosen(Stride { index, of: 3 })).collect();
+        together.sort_unstable();
+        assert_eq!(together, alone);
     }
 
     /// After intervals without events, only one event is selected.
