@@ -85,6 +85,24 @@ fn steps_are_timed_together_beside_their_requests() {
 }
 
 #[test]
+fn the_time_of_steps_ends_with_the_last_answer() {
+    let thinking = |operation: &str, seconds: f64| json!({"ask": {"operation": operation, "think_time": seconds}});
+    let steps = json!([
+        {"timed": {"name": "both", "steps": [
+            thinking("a", 0.05), {"timed": {"name": "last", "steps": [thinking("b", 2.0)]}},
+        ]}},
+        // No request failed: the group is empty.
+        {"timed": {"name": "none", "steps": [{"when": {"test": {"failed": []}, "steps": [ask("a")]}}]}},
+    ]);
+    let run = run(&plan(&json!({"a": {"say": ""}, "b": {"say": ""}}), users(3, 3, 1, steps)));
+    assert_eq!(["a", "b", "both", "last", "none"].map(|name| run.figure(name, "successes")), [3; 5]);
+    // The pause between the requests counts, and the think time after the last one does not.
+    assert!(run.response("both").0 >= 0.05 && run.response("both").1 < 2.0, "{:?}", run.response("both"));
+    assert!(run.response("last").1 < 2.0, "{:?}", run.response("last"));
+    assert!(run.response("none").1 < 2.0 && run.took >= 2.0, "{:?}", run.response("none"));
+}
+
+#[test]
 fn a_shared_clock_waits_for_the_slowest_user() {
     let hour = 3_600_000;
     let steps = json!([

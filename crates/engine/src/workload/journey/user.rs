@@ -83,7 +83,7 @@ pub struct TimedSteps {
     pub slot: usize,
     /// When the user was due at the first step.
     pub began: Instant,
-    /// When the last step ended.
+    /// When the last step ended, without the think time after it.
     pub done: Instant,
     /// Error class of a failed request in the group, if any.
     pub failed: Option<ErrorClass>,
@@ -165,12 +165,16 @@ impl User {
                     self.began[*depth] = due.saturating_duration_since(scene.start).as_nanos() as u64;
                     self.failures[*depth] = 0;
                 }
-                Instruction::Close { .. } if due > now => return Next::Due(due),
                 Instruction::Close { depth, slot } => {
                     let began = scene.start + Duration::from_nanos(self.began[*depth]);
+                    if began > now {
+                        // The group had no request, and begins with the end of the current think time.
+                        return Next::Due(due);
+                    }
                     let set = self.failures[*depth];
                     let failed = ErrorClass::ALL.into_iter().find(|class| set & bit(*class) != 0);
-                    take(TimedSteps { user: self.number, slot: *slot, began, done: due, failed });
+                    // The think time after the last answer is not part of the group.
+                    take(TimedSteps { user: self.number, slot: *slot, began, done: due.min(now), failed });
                 }
                 Instruction::Leave => {
                     self.round += 1;
