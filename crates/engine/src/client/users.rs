@@ -339,7 +339,7 @@ impl<D: Driver> Worker<D> {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
         let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user, trace: None };
-        self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
+        self.recorder.borrow_mut().group(slot, times, reply, &self.waiting.borrow());
     }
 
     /// Adds the requests of users that still wait for a client to the requests in flight, as due but not sent.

@@ -130,6 +130,29 @@ impl Recorder {
             cell.stamp(reply.overhead, reply.done.saturating_duration_since(reply.sent));
         }
         cell.exchanged(&reply, in_window);
+        self.count(slot, times, reply, in_window);
+    }
+
+    /// Records several requests of a user as one request at `slot`, from the first to the end of the last. They are
+    /// recorded individually, too: the group has no lateness, bytes or host. It counts in the second in which it
+    /// ended, and in the segment in which it was scheduled. Hands over seconds that have passed.
+    pub fn group(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
+        self.turn(reply.done, waiting);
+        if self.samples {
+            let Times { scheduled, client, .. } = times;
+            let measured = scheduled >= self.measured_from;
+            self.interval.samples.push(Sample::of(slot, client, self.start, scheduled, measured, &reply));
+        }
+        let in_window = self.in_window(reply.done, times.ends);
+        self.count(slot, times, reply, in_window);
+    }
+
+    /// Counts a finished request at `slot` with its times and parts, in the current second. `in_window`: it ended in
+    /// the measured window.
+    #[inline]
+    fn count(&mut self, slot: usize, times: Times, reply: Reply, in_window: bool) {
+        let scheduled = times.scheduled;
+        let cell = self.cell(slot, scheduled);
         let counts = &mut cell.counts;
         counts.requests += 1;
         counts.completed += u64::from(in_window && reply.outcome.is_ok());

@@ -74,6 +74,29 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
 }
 
 #[test]
+fn a_group_of_requests_has_no_host_and_no_lateness_of_its_own() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 2, start, || Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(100), started: at(130), ends: None, client: 0, trace: None };
+    recorder.request(0, times, reply(at(130), at(200), Ok(())), &[]);
+    recorder.group(1, times, Reply::new(at(100), at(300), Ok(())), &[]);
+    let failure = Failure::new(ErrorClass::Server, "one of the requests in it failed");
+    recorder.group(1, times, Reply::new(at(100), at(400), Err(failure)), &[]);
+    recorder.finish(at(500), &[]);
+    let second = intervals.recv().unwrap();
+    let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
+    assert_eq!((requests(cell(0)), requests(cell(1))), (vec![0, 1], vec![]));
+    let counts = &cell(1).counts;
+    assert_eq!((counts.requests, counts.successes, counts.completed), (2, 1, 1));
+    assert_eq!(counts.errors[ErrorClass::Server as usize], 1);
+    assert_eq!((cell(1).response.len(), cell(1).response.max() / 1_000_000), (1, 200));
+    assert_eq!(second.watch.lateness.len(), 1, "only the request was started by the generator");
+}
+
+#[test]
 fn seconds_without_requests_are_handed_over_too() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
