@@ -104,6 +104,14 @@ impl Driver for Fussy {
         let class = (documents < carried.len() as u64).then_some(ErrorClass::Item);
         Reply { documents, rejected, refused, ..reply(class) }
     }
+    fn looks_for(&self, _: &Manner) -> Result<(), PlanError> {
+        Ok(())
+    }
+    /// Finds no event.
+    async fn look_for(&self, (): &mut (), _: &Manner, _: &Context, batch: &Batch) -> (Reply, Vec<bool>) {
+        let sent = Instant::now();
+        (Reply::new(sent, Instant::now(), Ok(())), vec![false; batch.events.len()])
+    }
     async fn show(&self, (): &mut (), _: &Manner, _: &Context, _: &Draw) -> (Reply, Exchange) {
         unreachable!("no test shows it")
     }
@@ -447,6 +455,26 @@ fn probes_of_each_route_are_found_by_its_own_queries() {
     let seen = |name: &str| log.total(&format!("p/{name}.visible/response"), 0.0, f64::INFINITY).map_or(0, |h| h.len());
     assert_eq!(json!(seen("bids") + seen("results")), counts["seen"]);
     assert!(seen("bids") > 0 && seen("results") > 0, "{counts}");
+}
+
+#[test]
+fn queries_after_the_chosen_end_of_the_window_do_not_count_in_it() {
+    let generated = json!({"generate": {"generator": "adbids", "rate": 100}});
+    let mut plan = ingesting(generated, json!({"duration": 600}));
+    plan["visible"] = json!({"take_in": {"every": 0.05, "within": 3.0, "sample": 0.1}});
+    plan["adjustable"] = json!(true);
+    let folder = Folder::new();
+    let running = begin::<Fussy>(&plan, &folder);
+    running.adjust(None, Some(2)).unwrap();
+    assert!(running.wait(Duration::from_secs(60)));
+    let outcome = running.outcome().unwrap();
+    assert_eq!(outcome["measured"], 2.0);
+    let counts = &outcome["sources"]["ads"]["looked_for"];
+    assert_eq!(counts["sampled"], counts["unseen"], "{counts}");
+    // No event is found, so the queries go on for three seconds after the end.
+    let parts = outcome["parts"].as_array().unwrap();
+    let look = parts.iter().find(|part| part["part"] == "look").unwrap();
+    assert!(look["completed"].as_u64().unwrap() < look["successes"].as_u64().unwrap(), "{look}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl<D: Driver> Worker<D> {
                     phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
                 let done = reply.done;
                 let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-                let ends = phase.plan.clock(index).map(|duration| self.measured_from() + duration);
+                let ends = self.end_after(phase.plan.clock(index));
                 let mut recorder = self.recorder.borrow_mut();
                 recorder.request(
                     look,
