@@ -22,6 +22,9 @@ struct Manner {
     pause: Duration,
     /// Number of first requests of which half the events are rejected.
     half_rejected: AtomicU64,
+    /// Whether every second request has all of its events rejected, and the others half of them.
+    tires: bool,
+    requests: AtomicU64,
     /// Number of first requests that cannot connect.
     unanswered: AtomicU64,
     /// Number of first requests refused for missing rights.
@@ -49,6 +52,8 @@ impl Driver for Fussy {
         Ok(Manner {
             pause: Duration::from_millis(form["ms"].as_u64().unwrap_or(0)),
             half_rejected: AtomicU64::new(form["half_rejected"].as_u64().unwrap_or(0)),
+            tires: form["tires"].as_bool().unwrap_or(false),
+            requests: AtomicU64::new(0),
             unanswered: AtomicU64::new(form["unanswered"].as_u64().unwrap_or(0)),
             denied: AtomicU64::new(form["denied"].as_u64().unwrap_or(0)),
             uncounted: AtomicU64::new(form["uncounted"].as_u64().unwrap_or(0)),
@@ -97,8 +102,10 @@ impl Driver for Fussy {
             carried.iter().enumerate().filter(|(at, place)| wanted(*at, place)).map(|(at, _)| at as u32).collect()
         };
         let refused = places(&|_, place| is_refused(place));
-        let half = one_less(&manner.half_rejected);
-        let rejected = places(&|at, place| (half && at % 2 == 1 || has(place, &manner.rejected)) && !is_refused(place));
+        let half = one_less(&manner.half_rejected) || manner.tires;
+        let all = manner.tires && manner.requests.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let is_rejected = |at: usize, place: &u32| all || half && at % 2 == 1 || has(place, &manner.rejected);
+        let rejected = places(&|at, place| is_rejected(at, place) && !is_refused(place));
         let stored = (carried.len() - refused.len() - rejected.len()) as u64;
         let documents = if one_less(&manner.uncounted) { 0 } else { stored };
         let class = (documents < carried.len() as u64).then_some(ErrorClass::Item);

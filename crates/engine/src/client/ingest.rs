@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
         let (driver, context) = (&self.phase.driver, &self.phase.context);
         let mut retry_state = RetryState::of(in_flight.left.take());
         let mut parts = Vec::new();
-        let mut retries = 0;
+        let (mut retries, mut stuck) = (0, true);
         // Batch n of worker w of W counts as request w + n * W.
         let number = stream.batches.replace(stream.batches.get() + 1);
         let draw = self.draw(stream, stream.share.index + number * stream.share.of);
@@ -175,6 +175,7 @@ impl<D: Driver> Worker<D> {
                 .filter(|(_, disposition)| *disposition == Disposition::Left)
                 .map(|(place, _)| *place)
                 .collect();
+            stuck &= left.len() == dispositions.len();
             if !left.is_empty() && retries < most {
                 retries += 1;
                 retry_state.after_leaving(&reply, left);
@@ -182,7 +183,6 @@ impl<D: Driver> Worker<D> {
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;
             }
-            let stuck = left.len() == dispositions.len();
             in_flight.left = Some(left).filter(|left| !left.is_empty());
             let mut reply = retry_state.settle(reply);
             reply.parts.append(&mut parts);

@@ -39,6 +39,21 @@ fn retryable_events_are_resent_and_refused_ones_become_dead_letters() {
     }
 }
 
+/// The back-off starts again if any attempt of a request stored an event.
+#[test]
+fn a_batch_of_which_each_request_stores_some_events_does_not_wait_longer_and_longer() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", (0..64).map(bid).collect::<String>());
+    let mut plan = ingesting(json!({"files": [path], "batch": 64}), json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"tires": true});
+    plan["streams"][0]["retries"] = json!(1);
+    let (outcome, _folder) = run::<Fussy>(&plan);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (64, 0), "{outcome}");
+    // Six waits of 0.1 s; waits that double take 5.1 s.
+    assert!(outcome["last_done"].as_f64().unwrap() < 3.0, "{outcome}");
+}
+
 #[test]
 fn a_batch_that_cannot_be_placed_leaves_the_clients_to_fresh_events() {
     let folder = Folder::new();
