@@ -283,7 +283,7 @@ impl<D: Driver> Worker<D> {
                 user.answered(failed);
             }
             if leaves {
-                user.leave(scene.journey);
+                user.leave(scene, done, |steps| self.record_timed(stream, steps));
             }
         }
         // This client takes the next due user itself; wake another only if more are due.

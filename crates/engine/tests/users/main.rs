@@ -103,6 +103,34 @@ fn the_time_of_steps_ends_with_the_last_answer() {
 }
 
 #[test]
+fn timed_steps_that_a_user_gives_up_after_a_failure_have_failed() {
+    let operations = json!({
+        "pay": {"say": "${who}", "refuses": "1"}, "done": {"say": ""}, "use": {"say": "${total}"},
+        "get": {"say": "", "keep": "total", "as": "5"},
+    });
+    let with = |steps: Value| {
+        let mut plan = plan(&operations, users(4, 2, 2, steps));
+        plan["variables"] = json!({"who": {"sequential": {"from": 0}, "per": "user"}, "total": {"captured": {}}});
+        run(&plan)
+    };
+    let leaves = json!({"when": {"test": {"failed": []}, "steps": ["leave"]}});
+    let later = json!({"timed": {"name": "later", "steps": [ask("done")]}});
+    let run = with(json!([
+        {"timed": {"name": "first", "steps": [ask("done")]}},
+        {"timed": {"name": "order", "steps": [{"timed": {"name": "payment", "steps": [ask("pay"), leaves]}}, later]}},
+    ]));
+    let figures = |name: &str| (run.figure(name, "requests"), run.figure(name, "successes"));
+    assert_eq!((figures("first"), figures("later")), ((8, 8), (6, 6)));
+    assert_eq!((figures("order"), figures("payment")), ((8, 6), (8, 6)), "user 1 leaves both in both journeys");
+
+    // No user has a total: each ends its journeys inside the group.
+    let missing = json!({"ask": {"operation": "use", "missing": "leave"}});
+    let run = with(json!([{"timed": {"name": "order", "steps": [ask("done"), missing, ask("pay")]}}, ask("get")]));
+    let figures = |name: &str| (run.figure(name, "requests"), run.figure(name, "successes"));
+    assert_eq!((figures("order"), figures("use"), figures("pay")), ((8, 0), (8, 0), (0, 0)));
+}
+
+#[test]
 fn a_shared_clock_waits_for_the_slowest_user() {
     let hour = 3_600_000;
     let steps = json!([

@@ -171,12 +171,11 @@ impl User {
                         // The group had no request, and begins with the end of the current think time.
                         return Next::Due(due);
                     }
-                    let set = self.failures[*depth];
-                    let failed = ErrorClass::ALL.into_iter().find(|class| set & bit(*class) != 0);
                     // The think time after the last answer is not part of the group.
-                    take(TimedSteps { user: self.number, slot: *slot, began, done: due.min(now), failed });
+                    take(self.timed(scene, *depth, *slot, due.min(now)));
                 }
                 Instruction::Leave => {
+                    self.give_up(scene, now, &mut take);
                     self.round += 1;
                     if !scene.pacing.is_zero() {
                         due = paced(scene.start + Duration::from_nanos(self.journey_began), due);
@@ -235,10 +234,36 @@ impl User {
         self.failed & !bit(ErrorClass::Unseen) != 0
     }
 
-    /// Moves the user to the instruction that ends its journey.
-    pub fn leave(&mut self, journey: &Journey) {
+    /// Moves the user to the instruction that ends its journey. Calls `take` with each timed group that it gives up
+    /// after a failed request; it gives them up at `now`.
+    pub fn leave(&mut self, scene: &Scene, now: Instant, take: impl FnMut(TimedSteps)) {
+        self.give_up(scene, now, take);
         // The last instruction of each journey is to leave.
-        self.at = journey.directives.len() as u32 - 1;
+        self.at = scene.journey.directives.len() as u32 - 1;
+    }
+
+    /// Calls `take` with each timed group around the user's next instruction in which a request failed. `now`: the end
+    /// of these groups, which the user gives up.
+    fn give_up(&self, scene: &Scene, now: Instant, mut take: impl FnMut(TimedSteps)) {
+        // Groups that begin and end after the instruction, by depth.
+        let mut later = [0_u32; TIMED];
+        for instruction in &scene.journey.directives[self.at as usize..] {
+            match instruction {
+                Instruction::Open { depth } => later[*depth] += 1,
+                Instruction::Close { depth, .. } if later[*depth] > 0 => later[*depth] -= 1,
+                Instruction::Close { depth, slot } if self.failures[*depth] != 0 => {
+                    take(self.timed(scene, *depth, *slot, now));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the timed group at a depth, which is recorded in `slot` and ends at `done`.
+    fn timed(&self, scene: &Scene, depth: usize, slot: usize, done: Instant) -> TimedSteps {
+        let began = scene.start + Duration::from_nanos(self.began[depth]);
+        let failed = ErrorClass::ALL.into_iter().find(|class| self.failures[depth] & bit(*class) != 0);
+        TimedSteps { user: self.number, slot, began, done, failed }
     }
 
     /// Draws a think time; a random one takes the user's next draw.
