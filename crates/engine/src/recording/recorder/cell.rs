@@ -187,6 +187,11 @@ impl Cell {
         counts.bytes_received += reply.bytes_received;
         counts.documents += reply.documents;
         counts.completed_documents += if in_window { reply.documents } else { 0 };
+        let is_assertion = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Assertion);
+        if is_assertion && reply.sent == reply.done {
+            // Not sent to any host: the user lacks a captured value.
+            return;
+        }
         let node = usize::from(reply.node);
         grow(&mut self.nodes, node + 1);
         self.nodes[node].add(Served { requests: 1, documents: reply.documents });

@@ -74,6 +74,24 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
 }
 
 #[test]
+fn a_request_that_lacks_a_captured_value_is_sent_to_no_host() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: start, started: start, ends: None, client: 0, trace: None };
+    recorder.request(0, times, Reply::unsent(Failure::new(ErrorClass::Assertion, "no value")), &[]);
+    // An attempt to connect is one at its host.
+    let refused = Reply { node: 1, ..Reply::unsent(Failure::new(ErrorClass::Connect, "refused")) };
+    recorder.request(0, times, refused, &[]);
+    recorder.finish(start + Duration::from_millis(900), &[]);
+    let second = intervals.recv().unwrap();
+    let cell = second.cells[1].as_ref().unwrap();
+    assert_eq!((cell.counts.requests, requests(cell)), (2, vec![0, 1]));
+    assert_eq!(cell.counts.errors[ErrorClass::Assertion as usize], 1);
+}
+
+#[test]
 fn a_group_of_requests_has_no_host_and_no_lateness_of_its_own() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
