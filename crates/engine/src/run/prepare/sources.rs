@@ -83,8 +83,15 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
         if stream.mix.len() != 1 && routes.is_empty() {
             return fail("a stream with a source needs exactly one operation, or routes".into());
         }
-        if *workers < plan.ranks {
-            return fail(format!("{workers} workers are too few for {} ranks: give each at least one", plan.ranks));
+        // Workers are shared out among the threads of all ranks in turn. Nothing would take the events that a rank
+        // without a worker reads.
+        let least = (plan.ranks - 1) * plan.threads + 1;
+        if *workers < least {
+            return fail(format!(
+                "{workers} workers are too few for {} ranks with {} threads each: give {least} or more, so that each \
+                 rank has one",
+                plan.ranks, plan.threads
+            ));
         }
         if matches!(stream.stop, Stop::Requests(_) | Stop::Journeys(_)) {
             return fail(
