@@ -115,8 +115,9 @@ impl Driver for Fussy {
         Ok(())
     }
     /// Finds no event.
-    async fn look_for(&self, (): &mut (), _: &Manner, _: &Context, batch: &Batch) -> (Reply, Vec<bool>) {
+    async fn look_for(&self, (): &mut (), manner: &Manner, _: &Context, batch: &Batch) -> (Reply, Vec<bool>) {
         let sent = Instant::now();
+        tokio::time::sleep(manner.pause).await;
         (Reply::new(sent, Instant::now(), Ok(())), vec![false; batch.events.len()])
     }
     async fn show(&self, (): &mut (), _: &Manner, _: &Context, _: &Draw) -> (Reply, Exchange) {
@@ -462,6 +463,25 @@ fn probes_of_each_route_are_found_by_its_own_queries() {
     let seen = |name: &str| log.total(&format!("p/{name}.visible/response"), 0.0, f64::INFINITY).map_or(0, |h| h.len());
     assert_eq!(json!(seen("bids") + seen("results")), counts["seen"]);
     assert!(seen("bids") > 0 && seen("results") > 0, "{counts}");
+}
+
+#[test]
+fn the_queries_of_one_route_do_not_delay_those_of_the_next() {
+    let generated = json!({"generate": {"generator": "adbids", "rate": 5_000, "documents": 5_000}});
+    let mut plan = ingesting(generated, json!("exhausted"));
+    plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
+    plan["operations"] = json!({"bids": {"ms": 200}, "results": {"ms": 200}});
+    let visible = json!({"every": 0.02, "within": 2.0, "sample": 0.001});
+    plan["visible"] = json!({"bids": visible, "results": visible});
+    plan["streams"][0]["mix"] = json!([["bids", 1], ["results", 1]]);
+    let routes = json!({"bid": "bids", "win": "results", "click": "results"});
+    plan["streams"][0]["pacing"]["source"]["routes"] = routes;
+    let (_outcome, folder) = run::<Fussy>(&plan);
+    let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+    let looks = log.total("p/results.look/response", 0.0, f64::INFINITY).unwrap();
+    assert!(!looks.is_empty());
+    let median = looks.value_at_quantile(0.5) as f64 / 1e9;
+    assert!((0.2..0.35).contains(&median), "a query takes 0.2 s, and is recorded with {median} s");
 }
 
 #[test]

@@ -36,7 +36,8 @@ impl<D: Driver> Worker<D> {
                 NextProbes::Events(_) => {}
             }
             self.timer.sleep_until(due).await;
-            let mut next = due;
+            // The client sends the queries of several operations in turn: each is due at the end of the one before.
+            let (mut next, mut scheduled) = (due, due);
             for choice in &stream_plan.choices {
                 let covers = |kind| stream_plan.route(kind) == choice.number;
                 // Include probes opened during the wait.
@@ -44,7 +45,7 @@ impl<D: Driver> Worker<D> {
                 let visible = choice.slot + phase.driver.parts(&choice.operation).len() + 2;
                 let look = visible + 1;
                 let started = Instant::now();
-                self.waiting.borrow_mut()[seat.place] = Some((look, due));
+                self.waiting.borrow_mut()[seat.place] = Some((look, scheduled));
                 let (reply, seen) =
                     phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
                 let done = reply.done;
@@ -53,7 +54,7 @@ impl<D: Driver> Worker<D> {
                 let mut recorder = self.recorder.borrow_mut();
                 recorder.request(
                     look,
-                    Times { scheduled: due, started, ends, client: seat.client, trace: None },
+                    Times { scheduled, started, ends, client: seat.client, trace: None },
                     reply,
                     &self.waiting.borrow(),
                 );
@@ -66,7 +67,7 @@ impl<D: Driver> Worker<D> {
                 }
                 drop(recorder);
                 self.waiting.borrow_mut()[seat.place] = None;
-                next = done + probes.sampling.every;
+                (next, scheduled) = (done + probes.sampling.every, done);
             }
             due = next;
         }
