@@ -41,7 +41,7 @@ pub(super) struct RequestOutcome {
 impl<D: Driver> Worker<D> {
     /// Runs one iteration: one request, or all requests of a journey, each after its think time.
     /// Returns the number and the end time of the last request, and whether any of it was sent. A journey stops at the
-    /// end of the stream, and skips the visibility check of a failed write.
+    /// end of the stream, and skips the visibility check of a failed write; a skipped request ends when it was due.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -64,6 +64,8 @@ impl<D: Driver> Worker<D> {
             }
             if failed.is_some_and(write_failed) && self.pick(stream, k, step as usize, ticket).visible.is_some() {
                 self.skip(stream, ticket, step as usize);
+                // The next step is due after its own think time, which begins now.
+                done = scheduled;
                 continue;
             }
             let start = Start::new(scheduled, Instant::now());

@@ -516,6 +516,24 @@ fn writes_are_polled_for_until_visible_or_the_time_limit() {
 }
 
 #[test]
+fn a_step_after_a_skipped_check_is_due_after_the_check() {
+    let operations = json!({
+        "write": {"say": "${n}", "refuses": "0"}, "seen": {"say": "${n}"}, "after": {"say": "${n}"},
+    });
+    let stream = json!({
+        "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 3},
+        "journey": [{"operation": "write", "think_time": 2.0}, {"operation": "seen"}, {"operation": "after"}],
+    });
+    let mut plan = plan(&operations, stream);
+    plan["variables"] = json!({"n": {"sequential": {}, "per": "iteration"}});
+    plan["visible"] = json!({"seen": {"every": 0.001, "within": 100}});
+    let run = run(&plan);
+    assert_eq!(["write", "seen", "after"].map(|name| run.figure(name, "requests")), [1, 0, 1]);
+    // The pause before the check is not part of the response time of the step after it.
+    assert!(run.took >= 2.0 && run.response("after").1 < 2.0, "{:?}", run.response("after"));
+}
+
+#[test]
 fn journeys_of_users_start_at_the_pacing() {
     let stream = |journeys: u64| {
         json!({
