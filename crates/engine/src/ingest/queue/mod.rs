@@ -415,6 +415,19 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_has_ended_stays_so_when_it_is_closed_again() {
+        let ended = queue(1, 0..1);
+        ended.close_by_itself();
+        ended.close_by_itself();
+        ended.close();
+        assert!(ended.ran_out());
+        let cut = queue(1, 0..1);
+        cut.close();
+        cut.close_by_itself();
+        assert!(!cut.ran_out(), "the clock had closed it");
+    }
+
+    #[test]
     fn fresh_events_come_before_retries_unless_these_are_long_overdue() {
         let queue = queue(3, 0..6);
         let stuck = take_batch(&queue, Instant::now()).unwrap();

@@ -96,7 +96,7 @@ impl Queue {
 
     /// Closes the queue for new events because its source ended before the phase did; see [`Queue::ran_out`].
     pub fn close_by_itself(&self) {
-        self.change(|state| (state.ended, state.closed) = (!state.closed, true));
+        self.change(|state| (state.ended, state.closed) = (state.ended || !state.closed, true));
     }
 
     /// Closes and finishes the queue: readers and clients stop, and the spill files are deleted with their events.
