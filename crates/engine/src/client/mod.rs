@@ -314,7 +314,12 @@ impl<D: Driver> Worker<D> {
         let all = async {
             while clients.join_next().await.is_some() {}
             match &stream {
-                Some(part) => part.count.iter().for_each(|count| count.borrow().end(&phase.counters)),
+                // A faster worker of a closed stream has taken numbers between which this one has left gaps, unless
+                // all were taken: keep its floor.
+                Some(part) if part.roams || self.ends[index].get().ran_out => {
+                    part.count.iter().for_each(|count| count.borrow().end(&phase.counters));
+                }
+                Some(_) => {}
                 None => {
                     phase.stream_plans[index].uses().for_each(|counter| phase.counters[counter].end(thread as usize, 0))
                 }

@@ -516,6 +516,30 @@ fn writes_are_polled_for_until_visible_or_the_time_limit() {
 }
 
 #[test]
+fn records_that_a_stream_did_not_insert_before_its_end_are_not_read_after_it() {
+    let operations = json!({"write": {"say": "${new}", "ms": 5}, "read": {"say": "${old}", "ms": 1}});
+    let mut plan = plan(&operations, json!({}));
+    let stream = |name: &str, clients: u64, seconds: f64| {
+        json!({
+            "name": name, "mix": [[name, 1]], "pacing": {"closed": {"clients": clients}}, "stop": {"duration": seconds},
+        })
+    };
+    // One thread has two of the three clients, and takes twice as many numbers as the other.
+    plan["streams"] = json!([stream("write", 3, 0.5), stream("read", 1, 1.0)]);
+    plan["threads"] = json!(2);
+    plan["variables"] = json!({"new": {"counter": {"from": 1}}, "old": {"latest": {"items": 1, "inserted": "new"}}});
+    let run = run(&plan);
+    let said = |operation: &str| {
+        let asked = run.asked.iter().filter(|(asked, _)| asked.operation == operation);
+        asked.map(|(asked, _)| asked.text.as_str()).collect::<std::collections::BTreeSet<&str>>()
+    };
+    let (inserted, read) = (said("write"), said("read"));
+    assert!(inserted.len() > 20 && read.len() > 5, "{} inserted, {} read", inserted.len(), read.len());
+    let missing: Vec<_> = read.iter().filter(|number| **number != "0" && !inserted.contains(*number)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn a_step_after_a_skipped_check_is_due_after_the_check() {
     let operations = json!({
         "write": {"say": "${n}", "refuses": "0"}, "seen": {"say": "${n}"}, "after": {"say": "${n}"},
