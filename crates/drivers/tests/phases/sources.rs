@@ -212,6 +212,23 @@ fn each_line_of_files_is_an_event_or_a_dead_letter_with_its_reason() {
 }
 
 #[test]
+fn ranks_that_share_a_file_count_each_byte_once() {
+    let texts = Folder::new();
+    let text: String = (0..1_000).map(bid).collect();
+    let path = file(&texts, "log.ndjson", &text);
+    let mut plan = ingesting(json!({"files": [path]}), json!("exhausted"));
+    plan["ranks"] = json!(2);
+    let mut bytes = 0;
+    for rank in 0..2 {
+        plan["rank"] = json!(rank);
+        let (outcome, _folder) = run::<Null>(&plan);
+        assert_eq!(count(&outcome, "lines"), 500);
+        bytes += count(&outcome, "bytes");
+    }
+    assert_eq!(bytes, text.len() as u64);
+}
+
+#[test]
 fn undelivered_events_are_left_over() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());

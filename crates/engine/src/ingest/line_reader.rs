@@ -100,14 +100,22 @@ impl<'a> LineReader<'a> {
     /// Keeps the incomplete last line. Invalid and overlong lines become dead letters.
     pub fn arrived(&mut self, count: usize) {
         let mut reading = ReadChunk::new();
-        self.source.add_bytes(count);
+        // Ranks that share a file read all of it, and each counts the bytes of its own lines.
+        let shared = self.source.share.of > 1;
+        if !shared {
+            self.source.add_bytes(count);
+        }
         let mut start = 0;
         let fresh = self.buffer.len() - count;
         for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
             let end = fresh + end;
             self.from.next();
+            let is_mine = self.from.is_mine(self.source.share);
+            if shared && is_mine {
+                self.source.add_bytes(end + 1 - start);
+            }
             match self.too_long.take() {
-                _ if !self.from.is_mine(self.source.share) => {}
+                _ if !is_mine => {}
                 Some(beginning) => reading.refuse(self.source, Reason::TooLong, &beginning, &self.from),
                 None => {
                     let start = start + self.mark(start, end);
@@ -143,6 +151,9 @@ impl<'a> LineReader<'a> {
         let beginning = self.too_long.take();
         if !self.from.is_mine(self.source.share) {
             return;
+        }
+        if self.source.share.of > 1 {
+            self.source.add_bytes(end);
         }
         if let Some(beginning) = beginning {
             let reason = if whole { Reason::TooLong } else { Reason::CutOff };
