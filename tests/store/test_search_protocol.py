@@ -57,6 +57,7 @@ def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
     health = {
         "status": "yellow",
         "number_of_nodes": 1,
+        "number_of_data_nodes": 1,
         "relocating_shards": 2,
         "unassigned_shards": 3,
         "initializing_shards": 4,
@@ -64,6 +65,18 @@ def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
     told = find("opensearch").health([closed, answering(200, json.dumps(health))])
     assert (told.ready, told.status, told.nodes, told.moving, told.missing) == (False, "yellow", 1, 2, 7)
     assert not told.balanced
+
+
+def test_nodes_without_data_do_not_count_as_nodes(answering):
+    health = {
+        "status": "green",
+        "number_of_nodes": 7,
+        "number_of_data_nodes": 4,
+        "relocating_shards": 0,
+        "unassigned_shards": 0,
+        "initializing_shards": 0,
+    }
+    assert find("opensearch").health([answering(200, json.dumps(health))]).nodes == 4
 
 
 @pytest.mark.parametrize("status", [404, 410])

@@ -199,7 +199,8 @@ class SearchStore(Store):
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the health: ready if the status is green; unassigned and initializing shards are missing.
 
-        A service that hides its health counts as ready, and that is recorded in `hidden`.
+        Nodes are those that hold data, without dedicated cluster managers and coordinating nodes. A service that hides
+        its health counts as ready, and that is recorded in `hidden`.
         """
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
@@ -209,7 +210,7 @@ class SearchStore(Store):
         return Health(
             ready=answer["status"] == "green",
             status=answer["status"],
-            nodes=answer["number_of_nodes"],
+            nodes=answer["number_of_data_nodes"],
             moving=answer["relocating_shards"],
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
             declared=self._declared(addresses) if answer["status"] == "yellow" else (),

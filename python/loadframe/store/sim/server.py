@@ -257,6 +257,7 @@ def _health(shared: SharedState) -> dict[str, Any]:
     return {
         "status": "red" if lost else "yellow" if placement.missing else "green",
         "number_of_nodes": len(placement.members),
+        "number_of_data_nodes": len(placement.members),
         "relocating_shards": len(placement.moves),
         "unassigned_shards": placement.missing,
         "initializing_shards": 0,
