@@ -79,6 +79,24 @@ def test_nodes_without_data_do_not_count_as_nodes(answering):
     assert find("opensearch").health([answering(200, json.dumps(health))]).nodes == 4
 
 
+class _Red(Handler):
+    """A cluster in which one of three shards has no available copy."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        shards = {"total": 3, "successful": 2, "skipped": 0, "failed": 0}
+        body = json.dumps({"count": 7, "_shards": shards}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_count_without_a_shard_is_an_error():
+    with LoopbackServer(_Red) as server, pytest.raises(StoreFailed, match="1 of 3 shards did not answer"):
+        find("opensearch").count([server.address], "taxis")
+
+
 @pytest.mark.parametrize("status", [404, 410])
 def test_a_service_that_does_not_tell_its_state_counts_as_ready_and_has_no_figures_of_nodes(answering, status):
     reason = "Request for uri [/_cluster/health] exists but is not available when running in serverless mode"

@@ -447,9 +447,12 @@ class SearchStore(Store):
     def _count(self, addresses: Sequence[str], name: str, query: Mapping[str, Any]) -> int:
         """Return the number of documents that match a query; StoreFailed if a shard does not answer."""
         answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
-        if answer["_shards"]["failed"]:
+        shards = answer["_shards"]
+        # A shard without an available copy is missing from `successful`, and does not count as failed.
+        silent = max(shards["failed"], shards["total"] - shards.get("successful", shards["total"]))
+        if silent:
             raise StoreFailed(
-                f"cannot count {name}: {answer['_shards']['failed']} of {answer['_shards']['total']} shards failed",
+                f"cannot count {name}: {silent} of {shards['total']} shards did not answer",
                 remedy="wait until the cluster is green",
             )
         return int(answer["count"])
