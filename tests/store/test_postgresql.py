@@ -12,6 +12,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Installation, NodePlan, NodeSpec, find, postgresql
 from loadframe.store.access import Access, Auth
 from loadframe.store.postgresql import config
+from loadframe.store.postgresql.client import lags
 
 STORE = find("postgresql")
 
@@ -189,6 +190,14 @@ def test_a_shard_has_its_own_data_which_is_read_only_for_clients(installation):
     assert "partitioned" not in shared.files["config/postgresql.conf"]
     coordinator = plan(installation, settings={"partitioned": True}).files["config/start.sh"]
     assert "default_transaction_read_only" not in coordinator
+
+
+def test_only_replicas_lag_behind_a_primary():
+    shards = {"node-0": {"primary": 1.0, "log_bytes": 900.0}, "node-1": {"primary": 1.0, "log_bytes": 200.0}}
+    replicated = {"node-0": {"primary": 1.0, "log_bytes": 900.0}, "node-1": {"primary": 0.0, "log_bytes": 200.0}}
+    for figures, lag in ((shards, 0.0), (replicated, 700.0)):
+        lags(figures)
+        assert [node["lag_bytes"] for node in figures.values()] == [0.0, lag]
 
 
 def test_a_replica_has_a_name_that_a_slot_may_have():

@@ -279,11 +279,15 @@ def figures(client: Client) -> dict[str, float]:
 
 
 def lags(figures: dict[str, dict[str, float]]) -> None:
-    """Add `lag_bytes`, the log behind the primary, to each server's statistics in place; 0 without a primary."""
+    """Add `lag_bytes`, the log behind the primary, to each server's statistics in place.
+
+    0 without a primary, and for primaries: the servers of a partitioned cluster have separate logs.
+    """
     primary = max((node["log_bytes"] for node in figures.values() if node.get("primary")), default=None)
     for node in figures.values():
         # Servers are read in turn, so that a replica may appear to be ahead.
-        node["lag_bytes"] = 0.0 if primary is None else max(primary - node.get("log_bytes", primary), 0.0)
+        behind = 0.0 if primary is None or node.get("primary") else primary - node.get("log_bytes", primary)
+        node["lag_bytes"] = max(behind, 0.0)
 
 
 #: A table with more rows than this per sampled row is sampled by blocks, not read whole.
