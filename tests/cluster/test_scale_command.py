@@ -1,9 +1,11 @@
-"""Check of a scale command before the start: its program must exist and be executable."""
+"""Scale commands: the check of the program before the start, and the wait for balanced data after a change."""
 
 import pytest
 
 from loadframe.base.errors import BadInput
+from loadframe.cluster import scale_command
 from loadframe.cluster.scale_command import ScaleCommand
+from loadframe.store import Health
 
 
 def test_a_program_that_is_not_executable_is_told_apart_from_a_missing_one(tmp_path):
@@ -21,3 +23,19 @@ def test_a_program_that_is_not_executable_is_told_apart_from_a_missing_one(tmp_p
     assert plain.value.remedy == f"run: chmod +x {tmp_path / 'scale.sh'}"
     (tmp_path / "scale.sh").chmod(0o755)
     command.require()
+
+
+def test_data_that_moves_a_moment_after_the_join_delays_the_balanced_state(tmp_path, monkeypatch):
+    now = 100.0
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def health() -> Health:
+        return Health(ready=True, status="green", nodes=2, moving=int(101 <= now < 110), missing=0)
+
+    monkeypatch.setattr(scale_command.time, "monotonic", lambda: now)
+    monkeypatch.setattr(scale_command.time, "sleep", wait)
+    balanced = ScaleCommand("./scale.sh {nodes}", tmp_path).settle(health)
+    assert balanced == pytest.approx(110, abs=0.3), "when the moves had ended, without the wait for further ones"

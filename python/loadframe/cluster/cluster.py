@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -420,8 +421,9 @@ class Cluster(ClusterView):
                 listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
                 self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
             self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
-            self._scale.settle(self.health, **progress, ready=ready)
-            self._emit(ClusterEvent(event_kinds.BALANCED, ()))
+            balanced = self._scale.settle(self.health, **progress, ready=ready)
+            wall = time.time() - (time.monotonic() - balanced)
+            self._emit(ClusterEvent(event_kinds.BALANCED, (), wall=wall, monotonic=balanced))
         return list(names)
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:

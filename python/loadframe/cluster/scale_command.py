@@ -24,6 +24,8 @@ NODES = "{nodes}"
 SCALED_WITHIN = 600.0
 #: Interval between two polls of the command and of the store, s.
 _POLL = 0.2
+#: Time without moving data that means "balanced", s: a store starts to move data a moment after a node has joined.
+_CALM = 4.0
 #: Longest part of the command's error output in a message.
 _SHOWN = 200
 
@@ -85,18 +87,27 @@ class ScaleCommand:
             self._wait(f"waiting for {format_nodes(nodes)}", now, tell)
         return addresses
 
-    def settle(self, health: Callable[[], Health], tell: Progress = _quiet, *, ready: bool = True) -> None:
-        """Wait until the store moves no data and, with `ready`, is ready; StoreFailed after `within` s.
+    def settle(self, health: Callable[[], Health], tell: Progress = _quiet, *, ready: bool = True) -> float:
+        """Wait until the store has moved no data, and with `ready` was ready, for 4 s; return when that began.
 
-        `health` and `tell` are called every 0.2 s. KeyboardInterrupt after an interrupt.
+        The result is in s of the monotonic clock. StoreFailed if data still moves after `within` s. `health` and `tell`
+        are called every 0.2 s. KeyboardInterrupt after an interrupt.
         """
         end = time.monotonic() + self.within
-        while (now := health()).moving or (ready and not now.ready):
-            if time.monotonic() > end:
+        calm: float | None = None
+        while True:
+            now, at = health(), time.monotonic()
+            if not now.moving and (now.ready or not ready):
+                calm = at if calm is None else calm
+                if at - calm >= _CALM:
+                    return calm
+            elif at > end:
                 raise StoreFailed(
                     f"the cluster still moves data or is not ready {format_duration(self.within)} after the change",
                     remedy="raise store.scale_within",
                 )
+            else:
+                calm = None
             self._wait("waiting for balanced data", now, tell)
 
     def _run(self, nodes: int, end: float, tell: Progress) -> list[str]:
