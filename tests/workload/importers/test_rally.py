@@ -152,6 +152,14 @@ def test_tasks_in_parallel_have_ends_of_their_own(written, loaded):
     assert [(stream.duration, stream.requests) for stream in phase.named_streams] == [(10, None), (None, 6)]
 
 
+def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
+    create = {"operation-type": "create-index", "index": "a", "settings": {"number_of_shards": 7}}
+    look = {"operation-type": "search", "index": "a", "body": {}}
+    track = simple(create, look) | {"indices": [{"name": "a"}, {"name": "b"}]}
+    collections = import_rally(written("t.json", track), None, {}).data["collections"]
+    assert collections == {"a": {"elasticsearch": {"settings": {"number_of_shards": 7}}}, "b": {}}
+
+
 def test_a_throughput_ramps_up_with_its_clients(written, loaded):
     task = looks("look", **{"clients": 4, "target-throughput": 20, "ramp-up-time-period": 8, "time-period": 10})
     (phase,) = loaded(import_rally(written("t.json", together(task)), None, {})).file.phases

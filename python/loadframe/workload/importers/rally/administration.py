@@ -20,8 +20,9 @@ _NONE = "because no operation creates it"
 def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert create-index to a form, or to a PUT request if the form cannot express it.
 
-    For a declared index, or without a body, report the operation as left out, add its settings to all declared
-    collections and return an empty list. The load creates declared collections before its first phase.
+    For a declared index, or without a body, report the operation as left out, add its settings to the declared
+    collections that it names, by default all, and return an empty list. The load creates declared collections before
+    its first phase.
     """
     target = make.target(part)
     if part.data.get("body") is not None and target not in make.track.collections:
@@ -31,8 +32,8 @@ def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list
             return [{"create_collection": {"collection": literal(target), **literal(body)}}]
         return make.request(part, "PUT", f"/{target}", body)
     settings = part.mapping("settings")
-    for collection in make.track.collections.values():
-        if settings:
+    for declared, collection in make.track.collections.items():
+        if settings and (part.get("index") is None or declared in target.split(",")):
             definition = collection.setdefault("elasticsearch", {})
             definition["settings"] = {**definition.get("settings", {}), **literal(settings)}
     make.leave_out(name, "create-index, because collections are created before the first phase")
