@@ -152,6 +152,16 @@ def test_tasks_in_parallel_have_ends_of_their_own(written, loaded):
     assert [(stream.duration, stream.requests) for stream in phase.named_streams] == [(10, None), (None, 6)]
 
 
+def test_bulk_requests_are_limited_by_iterations(written, loaded):
+    write = {"operation": {"name": "write", "operation-type": "bulk", "bulk-size": 10}, "clients": 2}
+    schedule = [{**write, "name": "few", "warmup-iterations": 3, "iterations": 5}, {**write, "name": "all"}]
+    corpora = [{"name": "c", "documents": [{"source-file": "c.json", "document-count": 1000}]}]
+    track = {"indices": [{"name": "a"}], "corpora": corpora, "schedule": schedule}
+    few, rest = loaded(import_rally(written("t.json", track), None, {})).file.phases
+    assert (few.requests, few.until) == (16, None)
+    assert (rest.requests, rest.until) == (None, "exhausted")
+
+
 def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
     create = {"operation-type": "create-index", "index": "a", "settings": {"number_of_shards": 7}}
     look = {"operation-type": "search", "index": "a", "body": {}}

@@ -35,7 +35,8 @@ _SMALL_DURATION = 10.0
 class Task:
     """A task of a schedule: one form of its operation, with load model, warm-up and end.
 
-    `warmup` and `duration` are in seconds; `pacing` holds keys of a stream.
+    `warmup` and `duration` are in seconds; `pacing` holds keys of a stream. `counted` is whether the track limits its
+    requests by iterations.
     """
 
     name: str
@@ -47,10 +48,11 @@ class Task:
     duration: float
     warmup_requests: int
     requests: int
+    counted: bool
 
     @property
     def reads(self) -> bool:
-        """Whether it reads a corpus and ends with it."""
+        """Whether it reads a corpus, and ends with it at the latest."""
         return "bulk" in self.form
 
     @property
@@ -142,6 +144,8 @@ class Schedule:
             return []
         drawn = drawn or self.make.make.ends.get(name, 0)
         task = part.text("name", name)
+        if len(forms) > 1 and part.get("iterations") is not None:
+            self.track.leave_out(f"task {task}: its iterations in total; they apply to each of its {len(forms)} parts")
         tasks = [self._task(part, task, name, form, drawn, operation.where) for form in forms]
         part.read_keys.update(_TIMES)
         for key in part.rest() if forms else ():
@@ -155,8 +159,9 @@ class Schedule:
         finite parameter source, else 0. In test mode, the task has no warm-up, at most 10 s and one request per client.
         """
         clients = max(1, part.whole("clients", 1))
+        counted = part.get("iterations") is not None
         # Without iterations, a task ends with its parameter source. Iterations count per client.
-        requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients
+        requests = drawn if drawn and not counted else max(1, part.whole("iterations", 1)) * clients
         small = self.track.test_mode
         duration = part.number("time-period", 0) or 0
         return Task(
@@ -169,6 +174,7 @@ class Schedule:
             duration=min(duration, _SMALL_DURATION) if small else duration,
             warmup_requests=0 if small else part.whole("warmup-iterations", 0) * clients,
             requests=min(requests, clients) if small else requests,
+            counted=counted,
         )
 
     def _operation(self, name: str, form: Form, where: str) -> str:
@@ -335,7 +341,10 @@ def _end_of(task: Task) -> dict[str, Any]:
     """Return the end condition of a task as keys of a phase or stream: duration, end of the corpus, or requests."""
     if task.duration:
         return {"duration": f"{task.duration:.15g}s"}
-    return {"until": "exhausted"} if task.reads else {"requests": task.requests}
+    if not task.reads:
+        return {"requests": task.requests}
+    # Warm-up requests send documents too, and have no separate phase.
+    return {"requests": task.warmup_requests + task.requests} if task.counted else {"until": "exhausted"}
 
 
 def _label(task: ImportedObject) -> str:
