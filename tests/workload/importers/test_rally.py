@@ -162,6 +162,19 @@ def test_bulk_requests_are_limited_by_iterations(written, loaded):
     assert (rest.requests, rest.until) == (None, "exhausted")
 
 
+def test_tasks_in_parallel_end_with_the_largest_file_of_the_one_that_completes_them(written, loaded):
+    write = {"name": "write", "operation": {"operation-type": "bulk", "bulk-size": 10}, "clients": 2}
+    documents = [{"source-file": f"{count}.json", "document-count": count} for count in (10, 1000, 100)]
+    track = together(write, looks("look", **{"time-period": 3600}), **{"completed-by": "write"})
+    track |= {"corpora": [{"name": "c", "documents": documents}]}
+    imported = import_rally(written("t.json", track), None, {})
+    (phase,) = loaded(imported).file.phases
+    operation = next(stream.operation for stream in phase.named_streams if stream.name == phase.ends_with)
+    corpus = imported.data["operations"][operation]["bulk"]["corpus"]
+    assert imported.data["corpora"][corpus]["documents"] == 1000
+    assert any("its 3 files one after the other" in part for part in imported.left_out)
+
+
 def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
     create = {"operation-type": "create-index", "index": "a", "settings": {"number_of_shards": 7}}
     look = {"operation-type": "search", "index": "a", "body": {}}

@@ -9,7 +9,7 @@ from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import name_of, without_operation
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
-from loadframe.workload.importers.rally.track import Form, Track
+from loadframe.workload.importers.rally.track import ALL, Form, Track
 from loadframe.workload.importers.source import ImportedObject
 from loadframe.yamlfile import did_you_mean
 
@@ -298,7 +298,7 @@ class Schedule:
             {"name": name, "operation": task.operation, **task.pacing} for name, task in zip(names, tasks, strict=True)
         ]
         ends = [_end_of(task) for task in tasks]
-        last = next((name for name, task in zip(names, tasks, strict=True) if task.name == completed_by), None)
+        last = self._completing(names, tasks, completed_by)
         ending = "any" if completed_by == "any" else last
         end: dict[str, Any] = {"ends_with": ending} if ending else {}
         if completed_by is not None and not end:
@@ -309,6 +309,30 @@ class Schedule:
             for stream, stop in zip(streams, ends, strict=True):
                 stream.update(stop)
         self._add("-".join(names)[:60], tasks, {**end, **self._warmup(tasks), "streams": streams})
+
+    def _completing(self, names: list[str], tasks: list[Task], completed_by: Any) -> str | None:
+        """Return the name of the stream that ends parallel tasks: that of the task `completed_by`; None without it.
+
+        Of a task with several files, it is the stream of the largest file; report that, and its additional clients.
+        `names` are the streams of the `tasks`.
+        """
+        for task in {task.name: task for task in tasks if task.reads}.values():
+            files = sum(other.name == task.name and other.reads for other in tasks)
+            if files > 1:
+                what = f"its {files} files one after the other; each is a stream with all clients of the task"
+                self.track.leave_out(f"task {task.name}: {what}")
+        # Of the parts of a task without files, the last ends it.
+        matches = [(name, task) for name, task in zip(names, tasks, strict=True) if task.name == completed_by][::-1]
+        if not matches:
+            return None
+        name, task = max(matches, key=lambda match: self._documents(match[1]))
+        if task.reads and len(matches) > 1:
+            self.track.leave_out(f"parallel tasks: completed-by {completed_by} for all its files; they end with {name}")
+        return name
+
+    def _documents(self, task: Task) -> int:
+        """Return the number of documents that a task reads; 0 for other tasks, and a large number if it is unknown."""
+        return self.track.corpora[task.form["bulk"]["corpus"]].get("documents", ALL) if task.reads else 0
 
     def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
         """Return the key `warmup` of a phase for parallel tasks, the longest one; empty for 0 s. Report differences."""
