@@ -63,8 +63,12 @@ class RuntimeSettings:
                 seen[value] = level
 
     def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
-        """Set the levels that the cluster does not have yet; StoreFailed if one has another effect than in the test."""
-        for name, level in settings.items():
+        """Set the levels that the cluster does not have yet, and restore changed settings that are not in `settings`.
+
+        StoreFailed if a level has another effect than in the test.
+        """
+        # A variant of a comparison does not name the settings of other variants.
+        for name, level in {**dict.fromkeys(self.applied), **settings}.items():
             if name in self.applied and self.applied[name] == level:
                 continue
             value = self._set(cluster, name, level)

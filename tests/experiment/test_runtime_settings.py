@@ -1,0 +1,59 @@
+"""Settings of an existing cluster: each run has those of its treatment, and no others."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from loadframe.experiment.runner.existing import ExistingClusters
+from loadframe.experiment.runner.existing_cluster import ExistingCluster, RuntimeSettings
+from loadframe.experiment.runner.ledger import Changes
+from loadframe.store.base import RunningSetting
+
+BEFORE = {"buffer": "64", "threads": "8"}
+
+
+class Remembering:
+    """A cluster that remembers settings; it stands for its store, too."""
+
+    def __init__(self):
+        self.values = dict(BEFORE)
+        self.addresses, self.size, self.spec = ["127.0.0.1:1"], 1, None
+        self.store, self.observed = self, {}
+
+    def running_settings(self, _addresses, names):
+        return {name: RunningSetting(self.values[name], self.values[name]) for name in names}
+
+    def configure(self, settings):
+        self.values |= {name: str(value) for name, value in settings.items()}
+
+
+@pytest.fixture
+def existing(load):
+    """Attach an experiment to a cluster that remembers settings, and test their levels; return both."""
+
+    def existing(text):
+        experiment = load(f"experiment: e\nstore: {{kind: redis, hosts: '127.0.0.1:1', nodes: 1}}\n{text}")
+        cluster = Remembering()
+        ledger = SimpleNamespace(changes=Changes("redis", [], None, "e"), write=lambda: None)
+        clusters = ExistingClusters(experiment, experiment.document.path, SimpleNamespace(step=lambda _: None))
+        target = ExistingCluster(cluster.addresses, None, cluster, ledger, RuntimeSettings(ledger))
+        runs = experiment.kind.design(experiment).runs
+        clusters._targets[clusters._key(runs[0].treatment)] = target
+        clusters._test_settings(target, SimpleNamespace(runs=runs))
+        assert cluster.values == BEFORE
+        return clusters, target, {run.id: run for run in runs}
+
+    return existing
+
+
+def test_a_setting_of_another_variant_is_restored(existing):
+    clusters, target, runs = existing(
+        "workload: small.yaml\nkind: compare\nrepetitions: 1\n"
+        "variants: {base: {}, large: {store.settings.buffer: 512}, few: {store.settings.threads: 2}}\n"
+    )
+    seen = {}
+    for variant in ("large", "few", "base"):
+        (run,) = (run for run in runs.values() if run.treatment["variant"] == variant)
+        seen[variant] = dict(clusters.provide(clusters._experiment, run).values)
+    assert seen == {"large": {**BEFORE, "buffer": "512"}, "few": {**BEFORE, "threads": "2"}, "base": BEFORE}
+    assert target.settings.changed() == []
