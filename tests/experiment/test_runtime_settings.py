@@ -57,3 +57,19 @@ def test_a_setting_of_another_variant_is_restored(existing):
         seen[variant] = dict(clusters.provide(clusters._experiment, run).values)
     assert seen == {"large": {**BEFORE, "buffer": "512"}, "few": {**BEFORE, "threads": "2"}, "base": BEFORE}
     assert target.settings.changed() == []
+
+
+def test_settings_of_a_timeline_are_restored_for_the_next_run_and_at_the_end(existing):
+    clusters, target, runs = existing(
+        "workload: small.yaml\nkind: elastic\nduration: 60s\nloads: {closed: {clients: 1}}\n"
+        "transitions: {more: {timeline: [{at: 10s, set: {threads: 2}}]}}\n"
+    )
+    event, control = (next(run for run in runs.values() if run.treatment["event"] is it) for it in (True, False))
+    for run in (control, event, control, event):
+        cluster = clusters.provide(clusters._experiment, run)
+        assert cluster.values == BEFORE
+        assert "threads" not in cluster.observed["settings"] or cluster.observed["settings"]["threads"] is None
+        if run is event:
+            cluster.configure({"threads": 2})
+    assert target.settings.changed() == ["threads"]
+    assert target.changes.settings == {"threads": "8"}

@@ -20,6 +20,7 @@ from loadframe.base.units import counted, format_nodes
 from loadframe.cluster import Cluster, access_to, require_reachable, share_a_node
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.file.elastic import ElasticFile
 from loadframe.experiment.file.existing import below, not_observed, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
 from loadframe.experiment.file.reader import with_keys
@@ -60,6 +61,15 @@ def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[st
     names = [*(SETTINGS + name for name in experiment.file.store.settings), *treatment]
     nulls = {name.removeprefix(SETTINGS) for name in names if name.startswith(SETTINGS)} - set(settings)
     return {**settings, **dict.fromkeys(nulls)}
+
+
+def _settings_of_steps(experiment: Experiment, transition: str | None = None) -> list[str]:
+    """Return the names of the settings that steps set in a transition, by default in any; empty for other kinds."""
+    if not isinstance(experiment.file, ElasticFile):
+        return []
+    transitions = experiment.file.transitions
+    chosen = transitions.values() if transition is None else [transitions[transition]]
+    return list(dict.fromkeys(name for one in chosen for step in one.timeline or () for name in step.set or ()))
 
 
 class ExistingClusters:
@@ -233,6 +243,9 @@ class ExistingClusters:
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
         cluster.observed["settings"] = {**started_with, **target.settings.applied}
+        if run.treatment.get("event"):
+            # The next run restores them.
+            target.settings.may_change(_settings_of_steps(experiment, str(run.treatment["transition"])))
         return cluster
 
     def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
@@ -451,8 +464,13 @@ class ExistingClusters:
         return None if nodes is None else int(nodes)
 
     def _test_settings(self, target: ExistingCluster, design: Design) -> None:
-        """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect."""
+        """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect.
+
+        Settings of steps are only read, because a level may move data.
+        """
         assert target.cluster
+        if names := _settings_of_steps(self._experiment):
+            target.settings.note(target.cluster, names)
         levels: dict[str, list[Any]] = {}
         for run in design.runs:
             if self._targets.get(self._key(run.treatment)) is target:

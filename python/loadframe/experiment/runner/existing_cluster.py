@@ -35,14 +35,18 @@ class RuntimeSettings:
         #: Levels that the cluster has now, by setting; missing ones are as before the experiment.
         self.applied: dict[str, Any] = {}
 
+    def note(self, cluster: Cluster, names: Sequence[str]) -> None:
+        """Write the present values of settings to the ledger, which restores them; BadInput if one cannot be read."""
+        before = cluster.store.running_settings(cluster.addresses, names)
+        self._ledger.changes.settings |= {name: setting.explicit for name, setting in before.items()}
+        self._ledger.write()
+
     def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
         """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set.
 
-        First writes the present values to the ledger.
+        First writes the present values to the ledger; see `note`.
         """
-        before = cluster.store.running_settings(cluster.addresses, list(levels))
-        self._ledger.changes.settings = {name: setting.explicit for name, setting in before.items()}
-        self._ledger.write()
+        self.note(cluster, list(levels))
         for name, values in levels.items():
             for level in values:
                 self._effects[name, json.dumps(level)] = self._set(cluster, name, level)
@@ -83,6 +87,10 @@ class RuntimeSettings:
     def forget(self) -> None:
         """Mark all changed levels as unknown, so that the next run applies them again."""
         self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
+
+    def may_change(self, names: Sequence[str]) -> None:
+        """Mark the levels of these settings as unknown, because a run may change them; `note` must know them."""
+        self.applied |= dict.fromkeys(names, _UNKNOWN)
 
     def changed(self) -> list[str]:
         """Return the settings that may differ from before the experiment."""
