@@ -182,6 +182,9 @@ class Participant:
         self._unreached: dict[str, dict[str, Any]] = {}
         self._ready: Any = None
         self._handle: Any = None
+        #: The hosts to change to next, and the change in progress.
+        self._hosts: list[str] | None = None
+        self._following: Future[Any] | None = None
         #: Start time of the load on this rank's clock, s.
         self.begins = 0.0
         self._reduction = Reduction([_SELF, *self._below], _engine.add)
@@ -244,7 +247,8 @@ class Participant:
             case "adjust" if self._handle:
                 self._adjust(header)
             case "hosts" if self._handle:
-                background(lambda: self._handle.set_hosts(header["hosts"]))
+                self._hosts = header["hosts"]
+                self._follow()
 
     def _adjust(self, header: Header) -> None:
         """Set the measured window: `measured_from` and `until` of the header, s after the start of the load.
@@ -256,6 +260,21 @@ class Participant:
         except ValueError as error:
             self._up({"kind": "lost", "rank": self._world.rank, "why": f"heard of the window too late: {error}"})
             self.stop()
+
+    def _follow(self) -> None:
+        """Send the load to the latest hosts, in the background: one change after the other, so that the last one stays.
+
+        If a change failed, report this rank as lost and stop its load. Does nothing while a change is in progress.
+        """
+        if self._following and self._following.done():
+            if error := self._following.exception():
+                why = f"cannot send load to the changed cluster: {error}"
+                self._up({"kind": "lost", "rank": self._world.rank, "why": why})
+                self.stop()
+            self._following = None
+        if self._hosts is not None and self._following is None:
+            hosts, self._hosts = self._hosts, None
+            self._following = background(lambda: self._handle.set_hosts(hosts))
 
     def stop(self) -> None:
         """Stop this rank's load without waiting; do nothing before it has begun."""
@@ -304,6 +323,7 @@ class Participant:
         if self._preparing and self._preparing.done():
             self._prepared(self._preparing)
             self._preparing = None
+        self._follow()
         if self._handle and _SELF in self._reduction.open:
             self._take_seconds()
         for rank, at in list(self._heard.items()):
