@@ -225,6 +225,14 @@ class AcknowledgedDocuments:
         """Count a new, empty collection from 0."""
         self._counts[collection] = 0
 
+    def counted(self, collection: str, stored: int) -> None:
+        """Continue from the store's count, so that a reported difference is not reported again."""
+        self._counts[collection] = stored
+
+    def forget(self) -> None:
+        """Mark all counts as unknown, because writes were not added."""
+        self._counts = dict.fromkeys(self._counts)
+
     @property
     def held(self) -> int | None:
         """Total number of documents; None if a count is unknown or no collection was created."""

@@ -96,8 +96,12 @@ class Session:
         generator: Generator,
         listener: Listener,
         allow_bad: bool = False,
+        acknowledged: AcknowledgedDocuments | None = None,
     ) -> None:
-        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it."""
+        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it.
+
+        `acknowledged` has the documents of earlier sessions on the same collections; by default there are none.
+        """
         self.cluster = cluster
         self._allow_bad = allow_bad
         #: Cluster states that `allow_bad` accepted, as sentences in order; a dict used as an ordered set.
@@ -111,7 +115,7 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = AcknowledgedDocuments()
+        self._acknowledged = acknowledged or AcknowledgedDocuments()
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
         self._sources = SourcesSampler()
@@ -571,8 +575,9 @@ class Session:
         Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
         """
         counted_at = time.monotonic()
-        while difference := self._acknowledged.difference(name, self.cluster.count(name)):
+        while difference := self._acknowledged.difference(name, stored := self.cluster.count(name)):
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
+                self._acknowledged.counted(name, stored)
                 return difference
             time.sleep(COUNT_PAUSE)
         return None
