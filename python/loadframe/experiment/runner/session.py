@@ -563,7 +563,9 @@ class Session:
             # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
-            written.add(self._acknowledged.add(form, documents, phase.corpora))
+            # Phases that prepare must leave exactly the planned documents.
+            certain = phase.prepares or not _has_unsure_writes(operation)
+            written.add(self._acknowledged.add(form, documents, phase.corpora, certain=certain))
         if not phase.exhausts:
             return []
         differences = (self._count_difference(name) for name in sorted(filter(None, written)))
@@ -614,6 +616,15 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
 def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a service refused an operation that only tidies data, by the statuses of its answers."""
     return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
+
+
+def _has_unsure_writes(operation: Mapping[str, Any]) -> bool:
+    """Return whether the store may have applied writes of an operation that it did not acknowledge, or one twice.
+
+    `operation` is an entry of an outcome: requests failed, had no answer at the end, or were repeated.
+    """
+    failed = any(one.get("requests", 0) > one.get("successes", 0) for one in (operation, operation["warmup"]))
+    return failed or bool(operation.get("in_flight_at_end") or operation.get("retries"))
 
 
 def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
