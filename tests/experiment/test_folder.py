@@ -200,3 +200,10 @@ def test_another_version_of_the_system_under_test_is_refused_after_the_first_run
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT | {"hostname": "m2"})
     assert read_experiment(folder).changed == ("hostname: m1 → m2",)
     assert "changed between sessions: hostname: m1 → m2." in trust(read_experiment(folder))
+
+
+def test_a_key_that_was_removed_from_the_file_is_a_different_experiment(folder):
+    with_a_run(folder, finish=["clean"])
+    with pytest.raises(BadInput, match="a different finish\n"):
+        begun(folder)
+    begun(folder, finish=["clean"])

@@ -21,6 +21,9 @@ _REWORDABLE = ("question", "file", "published", "axes", "prices")
 #: Further keys that only affect reports, by kind of experiment.
 _DISPLAY_KEYS = {"scale": ("objective",)}
 
+#: Keys of a description that are left out at their defaults, so that a file may no longer have one.
+_LEFT_OUT = ("finish", "arrivals", "capacity", "capacities")
+
 _FILE = "experiment.json"
 #: Key of runs that were added to the design after earlier runs.
 FURTHER = "further"
@@ -198,7 +201,8 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     try:
         earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         free = (*_REWORDABLE, *_DISPLAY_KEYS.get(now.get("kind", ""), ()))
-        different = [key for key in now if key not in free and earlier.get(key) != now[key]]
+        keys = dict.fromkeys([*now, *_LEFT_OUT])
+        different = [key for key in keys if key not in free and earlier.get(key) != now.get(key)]
     except (ValueError, AttributeError, RecursionError) as error:
         raise BadInput(
             "the file is not valid", where=str(file), remedy="choose another folder with --output"
