@@ -340,7 +340,7 @@ class Session:
             # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"cannot connect to {host['host']}: {host['why']}")
-            for difference in self._differences(phase, outcome):
+            for difference in self._differences_if_counted(phase, outcome, disturbed=hook.disturbs):
                 writer.event("documents differ", phase=phase.name, difference=difference)
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
@@ -552,6 +552,17 @@ class Session:
                 self.listener.remark(f"{state}; accepted by allow_bad")
             self._allowed[state] = None
         return differs
+
+    def _differences_if_counted(self, phase: ResolvedPhase, outcome: Outcome, *, disturbed: bool) -> list[str]:
+        """Return the same as `_differences`, but nothing for a `disturbed` cluster that cannot count its documents."""
+        try:
+            return self._differences(phase, outcome)
+        except LoadframeError as error:
+            # A killed node may hold data that cannot be counted; the figures of such a run stay.
+            if not disturbed:
+                raise
+            self.listener.remark(f"could not count the documents in the store: {error.what}")
+            return []
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
