@@ -204,6 +204,17 @@ def test_lag_without_a_wait_for_a_core_bounds_a_closed_loop_by_its_mean():
     assert figures_of("loop_lag")["throughput"].high == {}, "a summary has no mean of lag"
 
 
+def test_clients_lose_the_lag_of_failed_requests_too():
+    """Two clients with 100 successes/s among 200 requests/s have a cycle of 10 ms; 2 ms of it are lag."""
+    log = Log(
+        lag=np.full(2000, 2e-3), lateness=np.zeros(2000), response=np.full(1000, 8e-3), service=np.full(1000, 8e-3)
+    )
+    half = operation(100.0, requests=2000, errors={"server": 1000}, response=TIMES, service=TIMES)
+    entry = replace(phase("range", {"range": half}), streams=(StreamSummary("main", CLOSED),))
+    throughput = measured_figures(Evidence(entry, GENERATOR, ("loop_lag",), lambda: log))[0]
+    assert throughput.high["value"] == pytest.approx(100 * 10 / 8)
+
+
 def test_an_open_load_that_was_not_achieved_while_the_generator_lagged_is_bounded_by_what_was_offered():
     entries = figures_of("loop_lag", pacing=OPEN, generator=replace(GENERATOR, achieved=0.8))
     assert entries["throughput"].high["value"] == pytest.approx(125)

@@ -19,8 +19,8 @@ Lateness is known of every request, so it bounds each statistic, whether or not 
 that lateness can have changed by at most 1 % counts as exact.
 
 If a worker waited for a core for a share w of the time, its closed loops would complete at most 1/(1 - w) times as many
-requests without the wait. N clients with throughput X and mean delay D would complete at most N / (N/X - D). An open
-load that achieved its rate has the offered throughput, with or without delays.
+requests without the wait. N clients with X requests/s, failed ones included, and mean delay D would complete at most
+N / (N/X - D). An open load that achieved its rate has the offered throughput, with or without delays.
 """
 
 import math
@@ -349,7 +349,11 @@ def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
     means = [delay.distribution.mean or 0.0 for delay in _delays(evidence, lag=True, late=True)]
     if others or not isinstance(stream.clients, int) or stream.has_stages or not phase.throughput or not means:
         return by_share if lost > 0 else math.inf
-    cycle = stream.clients / phase.throughput
+    # Clients wait for failures, too: a cycle is that of a request, whether or not it succeeded.
+    operations = phase.single.values()
+    successes = sum(operation.successes for operation in operations)
+    tries = sum(operation.requests for operation in operations) / successes if successes else 1.0
+    cycle = stream.clients / (phase.throughput * tries)
     by_delay = cycle / (cycle - sum(means)) if sum(means) < cycle else math.inf
     # Event loops that lagged without a wait for a core were busy with other answers, which no share shows.
     return min(by_share, by_delay) if lost > 0 else by_delay
