@@ -3,11 +3,18 @@
 from dataclasses import replace
 
 import capacity_searches
+import pytest
 
-from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
+from loadframe.analyze.capacity.answers import Attempt, Search, _offered, capacities_of
 from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import RecordedWorkload
+from loadframe.record.schema.summary import StreamSummary
 from loadframe.report.capacity_words import documents_text, rate_text, sentence
+from made_up_runs import MadeUp, operation, phase, summary
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
@@ -24,6 +31,18 @@ def test_what_was_in_the_way_is_above_the_answer_and_no_failure_by_chance_below_
     result = searched(Answer(Kind.BRACKETED, 500.0, 800.0), *trials).nearest
     assert result is not None
     assert result.judgement.reasons == ("800",)
+
+
+@pytest.mark.parametrize(("group", "steps"), [(1, 1), (3, 0), (1, 3)])
+def test_random_arrivals_of_groups_and_journeys_offer_their_own_rate(group, steps):
+    """1,050 arrivals within 10 s at a nominal 100/s offered 105/s, however many requests each sends."""
+    stream = StreamSummary("main", {"open": {"rate": 100.0, "arrivals": "poisson"}}, measured=10.0, group=group)
+    due = 1050 * max(group, steps)
+    measured = replace(phase("m", {"a": operation(0.0, requests=due, successes=due)}), streams=(stream,))
+    planned = {"name": "main", "journey": [{"operation": "a", "think_time": 0.0}] * steps}
+    workload = RecordedWorkload(phases=({"name": "m", "streams": [planned]},))
+    run = RecordedRun("r", 1, {"rate": 100.0}, MadeUp(summary(measured), Manifest(FORMAT, workload=workload)))
+    assert _offered(run, ["m"], 100.0) == pytest.approx(105.0)
 
 
 def test_without_an_answer_the_lowest_rate_gives_the_obstacle():

@@ -7,6 +7,9 @@ from courses import course
 from loadframe.analyze.elastic.course import Event, node_changes
 from loadframe.analyze.elastic.groups import _provisioning, demand, level_at, score, supply
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import RecordedWorkload
 from loadframe.record.schema.summary import PhaseSummary, StreamSummary
 from made_up_runs import MadeUp, operation, summary
 
@@ -34,6 +37,20 @@ def test_rates_of_groups_count_their_requests(group, under):
     capacity = {"capacity": [{"nodes": nodes, "rate": rate} for nodes, rate in CAPACITY.items()]}
     # 300 requests/s exceed the capacity of three nodes.
     assert _provisioning([run], {"r": course(100)}, capacity)["r"].under_share == under
+
+
+def test_rates_of_journeys_count_their_requests():
+    stream = StreamSummary("main", {"open": {"rate": 100.0, "arrivals": "constant"}})
+    measured = PhaseSummary(
+        name="m", streams=(stream,), operations={"a": operation(300.0)}, start=0.0, warmup=0.0, duration=100.0
+    )
+    steps = [{"operation": "a", "think_time": 0.0}] * 3
+    phases = ({"name": "m", "streams": [{"name": "main", "journey": steps}]},)
+    manifest = Manifest(FORMAT, workload=RecordedWorkload(phases=phases))
+    run = RecordedRun("r", 1, {"nodes": 3}, MadeUp(summary(measured), manifest))
+    capacity = {"capacity": [{"nodes": nodes, "rate": rate} for nodes, rate in CAPACITY.items()]}
+    # 100 journeys/s of three requests exceed the capacity of three nodes.
+    assert _provisioning([run], {"r": course(100)}, capacity)["r"].under_share == 1.0
 
 
 def test_a_node_counts_when_it_has_its_data_and_no_longer_when_it_begins_to_leave():

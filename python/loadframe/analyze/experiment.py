@@ -298,6 +298,13 @@ class RecordedRun:
         entry = self.phase(phase)
         return entry.streams if entry else ()
 
+    def per_arrival(self, phase: str, stream: StreamSummary) -> int:
+        """Return the requests that each arrival of an open loop sends: those of its group, or of a whole journey."""
+        planned = [entry for entry in self.manifest.workload.phases if entry.get("name") == phase]
+        streams = [entry for of_phase in planned for entry in of_phase.get("streams", ())]
+        journeys = [entry.get("journey") or () for entry in streams if entry.get("name") == stream.name]
+        return max([stream.group, *map(len, journeys)])
+
     def operations(self, phase: str) -> Mapping[str, OperationFigures]:
         """Return the figures of a phase's operations; empty if the run did not reach it."""
         entry = self.phase(phase)

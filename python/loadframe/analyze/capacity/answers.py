@@ -311,11 +311,14 @@ def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | No
 
     `rate` is the nominal rate of the trial; it is scaled by the due requests over the planned ones.
     """
-    streams = [stream for phase in phases for stream in run.streams(phase)]
+    streams = [(phase, stream) for phase in phases for stream in run.streams(phase)]
+    # A rate counts groups and journeys.
     planned = [
-        stream.rate * stream.measured for stream in streams if isinstance(stream.rate, int | float) and stream.measured
+        run.per_arrival(phase, stream) * stream.rate * stream.measured
+        for phase, stream in streams
+        if isinstance(stream.rate, int | float) and stream.measured
     ]
-    if len(planned) < len(streams) or not any(stream.arrivals == "poisson" for stream in streams):
+    if len(planned) < len(streams) or not any(stream.arrivals == "poisson" for _, stream in streams):
         return None
     operations = [operation for phase in phases for operation in run.operations(phase).values()]
     return rate * sum(operation.due for operation in operations if not operation.of_several) / sum(planned)

@@ -386,8 +386,11 @@ def _provisioning(
         if not capacity or not phase or not streams or any(stream.rate is None for stream in streams):
             continue
         course = courses[run.id]
-        # A rate counts groups, a capacity requests.
-        offered = [stream.group * level_at(stream.rate, course.times + phase.warmup) for stream in streams]
+        # A rate counts groups and journeys, a capacity requests.
+        offered = [
+            run.per_arrival(phase.name, stream) * level_at(stream.rate, course.times + phase.warmup)
+            for stream in streams
+        ]
         scores[run.id] = score(
             demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
         )
