@@ -93,6 +93,18 @@ def test_a_phase_that_sends_groups_is_refused_because_its_rate_is_not_of_request
         load(HEAD.replace("small", "grouped") + "    slo: {response: 1s}\n")
 
 
+def test_a_phase_that_sends_journeys_is_refused_because_its_rate_is_not_of_requests(load, tmp_path):
+    text = HEAD.replace("small", "journeys") + "    slo: {response: 1s}\n"
+    for steps, fits in (("look", True), ("look, look", False)):
+        journey = WORKLOAD.replace("operation: look, clients: 1", f"journey: [{steps}], clients: 1")
+        (tmp_path / "journeys.yaml").write_text(journey)
+        if fits:
+            load(text)
+        else:
+            with pytest.raises(BadInput, match="the phase 'look' sends journeys of several requests"):
+                load(text)
+
+
 @pytest.mark.parametrize(
     ("phase", "key", "arrivals"),
     [

@@ -5,6 +5,9 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import design
+from loadframe.experiment.file.elastic import LoadEntry
+from loadframe.experiment.kinds.elastic import loaded
+from loadframe.workload.phases import Stream
 
 EXPERIMENT = """\
 experiment: e
@@ -208,6 +211,14 @@ def test_a_policy_is_not_scored_in_documents(load):
     with pytest.raises(BadInput, match="policies are scored in requests/s"):
         load(text)
     assert load(text.replace("capacity: [{nodes: 1, rate: 500/s}]\n", "")).file.objective == "documents"
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(1, 750.0), (3, 250.0)])
+def test_a_share_of_the_capacity_is_a_rate_of_requests_whatever_each_arrival_sends(steps, rate):
+    share = LoadEntry.model_validate({"rate": {"share": "75%", "of": "saturated"}})
+    journey = Stream.model_validate({"name": "main", "journey": [{"operation": "look"}] * steps, "clients": 2})
+    (stream,) = loaded((journey,), share, 1000.0, None, "look")
+    assert stream.rate == rate
 
 
 def test_a_load_that_drops_each_group_of_requests_is_refused(load, tmp_path):

@@ -106,12 +106,18 @@ def test_a_capacity_that_was_not_found_is_refused(tmp_path, store):
     assert str(caught.value.where).endswith("share.yaml:7:11")
 
 
-def test_a_share_of_a_rate_of_requests_is_not_a_rate_of_groups(tmp_path):
-    together = "mix: {ask: 3}, order: together, rate: 1"
-    (tmp_path / "rest.yaml").write_text(WORKLOAD.replace("operation: ask, clients: 1", together))
+@pytest.mark.parametrize(
+    ("load", "what"),
+    [
+        ("mix: {ask: 3}, order: together, rate: 1", "groups of requests"),
+        ("journey: [ask, ask], clients: 1", "journeys of several requests"),
+    ],
+)
+def test_a_share_of_a_rate_of_requests_is_not_a_rate_of_groups_or_journeys(tmp_path, load, what):
+    (tmp_path / "rest.yaml").write_text(WORKLOAD.replace("operation: ask, clients: 1", load))
     text = "kind: scale\nfactors: {threads: [1, 2]}\nrate: 70 % of capacity\ncapacity: found\n"
     path = write(tmp_path, "e", "{kind: http, hosts: 127.0.0.1:9}", text)
-    with pytest.raises(BadInput, match="the phase 'ask' sends groups of requests, and the capacity is a rate of req"):
+    with pytest.raises(BadInput, match=f"the phase 'ask' sends {what}, and the capacity is a rate of req"):
         load_experiment(path)
 
 

@@ -138,6 +138,11 @@ class Load(Model):
         return round(sum(self.weights.values())) if self.order == "together" else 1
 
     @property
+    def per_arrival(self) -> int:
+        """The number of requests that each arrival of an open loop sends: its group, or the steps of its journey."""
+        return max(self.group, len(self.journey or ()))
+
+    @property
     def spacing(self) -> Arrivals | None:
         """The spacing of open-loop requests, by default `USUAL_ARRIVALS`, or None in closed loops."""
         return (self.arrivals or USUAL_ARRIVALS) if self.is_open else None

@@ -138,7 +138,8 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
 def _with_capacities(experiment: Experiment) -> Experiment:
     """Return the experiment with the results of its capacity experiment, if its rate is a share of them.
 
-    BadInput if that folder has no usable result, or none at the levels of a run, or if the rate counts groups.
+    BadInput if that folder has no usable result, or none at the levels of a run, or if the rate counts groups or
+    journeys.
     """
     file, document = experiment.file, experiment.document
     folder = file.capacity if isinstance(file, PacedFile) else None
@@ -150,6 +151,12 @@ def _with_capacities(experiment: Experiment) -> Experiment:
             raise document.error(
                 ("rate",), what, "write the rate of groups, or measure a phase without order: together"
             )
+        paced = [stream for stream in phase.named_streams if stream.is_open or len(phase.named_streams) == 1]
+        if phase.name in experiment.measured and any(stream.per_arrival > 1 for stream in paced):
+            what = (
+                f"the phase {phase.name!r} sends journeys of several requests, and the capacity is a rate of requests"
+            )
+            raise document.error(("rate",), what, "write the rate of journeys, or measure a phase without a journey")
     # Imported here because the statistics take a second to import.
     from loadframe.analyze.capacity import Kind as Answer
     from loadframe.analyze.capacity import read_capacities

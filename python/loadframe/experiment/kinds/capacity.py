@@ -101,7 +101,7 @@ class Capacity(Kind):
     def check(self, experiment: Experiment) -> None:
         """Raise BadInput for load factors, phases that cannot take the load, and bounds of operations not measured.
 
-        Also for `demands` beside factors other than nodes, and groups of requests, whose rate is not of requests.
+        Also for `demands` beside factors other than nodes, and groups and journeys, whose rate is not of requests.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -117,12 +117,15 @@ class Capacity(Kind):
         rate, users = (1.0, None) if over == RATE else (None, 1)
         for phase in measured:
             try:
-                with_levels(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
+                streams = with_levels(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
             except BadInput as error:
                 raise document.error((), error.what, error.remedy) from None
             if over == RATE and any(stream.group > 1 for stream in phase.named_streams):
                 what = f"the phase {phase.name!r} sends groups of requests, and the search varies the rate of requests"
                 raise document.error((), what, "measure a phase without order: together")
+            if over == RATE and any(stream.is_open and stream.per_arrival > 1 for stream in streams):
+                what = f"the phase {phase.name!r} sends journeys of several requests, and the search varies the rate of"
+                raise document.error((), f"{what} requests", "give the journey users, and search over: users")
         check_slo(experiment, _capacity_file(experiment.file).slo, ("slo",), experiment.measured)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:

@@ -33,7 +33,7 @@ from loadframe.yamlfile import Place, did_you_mean
 def loaded(
     streams: tuple[Stream, ...], entry: LoadEntry, capacity: float, arrivals: Arrivals | None, phase: str
 ) -> tuple[Stream, ...]:
-    """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (1/s).
+    """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (requests/s).
 
     `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for the
     stream that gets the load. BadInput if the phase does not have exactly one stream that can take the load.
@@ -46,6 +46,10 @@ def loaded(
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
     before = with_arrivals(streams, arrivals)
     after = with_levels(before, clients, rate, phase)
+    if isinstance(entry.rate, RateShare) and rate is not None:
+        # A capacity counts requests, and a rate groups and journeys.
+        (each,) = {now.per_arrival for then, now in zip(before, after, strict=True) if now is not then}
+        after = with_levels(before, clients, rate / each, phase)
     spaced = with_arrivals(after, arrivals)
     return tuple(
         stream if now is then else stream.model_copy(update=more)
