@@ -1,11 +1,13 @@
 """Recurring dips on the page of a run, with the store's activity in them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pages import Page
 
 from loadframe.analyze.dips import dips_of
+from loadframe.record import Run
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from simulated import Truth, write_run
@@ -87,6 +89,15 @@ def test_most_of_the_loss_falls_into_merges(run):
     begins = told["begins"]
     assert begins[1] - begins[0] == PERIOD
     json.dumps(told, allow_nan=False)
+
+
+def test_dips_and_activities_are_of_the_same_seconds_if_the_warm_up_ends_within_one(run):
+    cut = Run(run.path)
+    phases = tuple(replace(phase, warmup=0.4) for phase in run.summary.phases)
+    cut.__dict__["summary"] = replace(run.summary, phases=phases)
+    (whole,), (found,) = dips_of(run), dips_of(cut)
+    assert found.begins == whole.begins
+    assert found.activities[0].inside == pytest.approx(whole.activities[0].inside, rel=0.05)
 
 
 def test_runs_without_dips_do_not_mention_them(tmp_path):

@@ -68,7 +68,7 @@ class Dips:
 
     @property
     def begins(self) -> list[int]:
-        """The first second of each dip, s since the window began."""
+        """The first second of each dip, counted from the first whole second of the window."""
         before = np.concatenate([[False], self.inside[:-1]])
         return [int(second) for second in np.flatnonzero(self.inside & ~before)]
 
@@ -214,7 +214,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, eq=False)
 class ActivitySeries:
-    """One activity in the seconds of a phase's window; `amounts` are in the metric's unit, per second."""
+    """One activity in successive seconds; `amounts` are in the metric's unit, per second."""
 
     metric: str
     amounts: Series
@@ -232,22 +232,22 @@ class ActivitySeries:
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
-        """The first second of each busy stretch, and the second after its last, in s since the window began."""
+        """The first second of each busy stretch, and the second after its last, counted from the first one."""
         edges = np.flatnonzero(np.diff(np.concatenate([[0], self.busy.astype(int), [0]])))
         return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
 
 
-def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[ActivitySeries]:
-    """Return the recorded activities in the first `seconds` seconds of a measured window, except constant ones.
+def activity_series(run: Run, begin: float, seconds: int) -> list[ActivitySeries]:
+    """Return the recorded activities in `seconds` seconds from `begin` on, s since the run began, except constant ones.
 
     They are in the order of `ACTIVITIES`.
     """
-    known = [(metric, _amounts(run, phase, metric, seconds)) for metric in ACTIVITIES]
+    known = [(metric, _amounts(run, begin, metric, seconds)) for metric in ACTIVITIES]
     return [ActivitySeries(metric, amounts) for metric, amounts in known if amounts is not None and np.ptp(amounts) > 0]
 
 
-def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
-    """Return a metric's amount in each of the first `seconds` seconds of the phase's measured window, over all nodes.
+def _amounts(run: Run, begin: float, metric: str, seconds: int) -> Series | None:
+    """Return a metric's amount in each of the `seconds` seconds from `begin` on, s since the run began, over all nodes.
 
     Amounts are sums in the metric's unit per second. None if it was not recorded there, or if `seconds` is below 1.
     """
@@ -255,13 +255,13 @@ def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series
         return None
     table = run.telemetry
     # A rate covers the time before its sample, so the last second's comes after its end.
-    until = pc.less_equal(table["time"], phase.begin + seconds + 1)
+    until = pc.less_equal(table["time"], begin + seconds + 1)
     rows = table.filter(pc.and_(pc.equal(table["metric"], metric), until))
     by_source: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for source, time, value in zip(
         rows["source"].to_pylist(), rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True
     ):
-        by_source[source].append((time - phase.begin, value))
+        by_source[source].append((time - begin, value))
     amounts = np.zeros(seconds)
     seen = False
     edges = np.arange(seconds + 1, dtype=float)
@@ -407,7 +407,7 @@ class DipsOfPhase:
     @property
     def begins(self) -> list[float]:
         """The start of each dip, s since the run began."""
-        return [self.phase.begin + second for second in self.dips.begins]
+        return [_whole_from(self.phase) + second for second in self.dips.begins]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the dips and activities for JSON: `period` and `length` in s, `begins` in s since the run began.
@@ -442,6 +442,11 @@ def dips_of(run: Run) -> list[DipsOfPhase]:
     return phases
 
 
+def _whole_from(phase: PhaseSummary) -> float:
+    """Return the start of the first whole second of the measured window, s since the run began."""
+    return phase.start + phase.whole_seconds.start
+
+
 def _throughput(run: Run, phase: PhaseSummary) -> Series:
     """Return an array of the successes, all operations together, in each whole second of the measured window."""
     series = run.series
@@ -462,7 +467,7 @@ def _lost(dips: Dips) -> Series:
 
 def _activities(run: Run, phase: PhaseSummary, dips: Dips) -> list[Activity]:
     """Return the store's activities with their overlap with the deficit in dips, the most significant first."""
-    watched = activity_series(run, phase, len(dips.inside))
+    watched = activity_series(run, _whole_from(phase), len(dips.inside))
     known = [
         Activity(series, overlap, float(series.amounts[dips.inside].mean()), float(series.amounts[~dips.inside].mean()))
         for series, overlap in zip(watched, overlaps(_lost(dips), [series.busy for series in watched]), strict=True)

@@ -55,7 +55,7 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
     """
     stretches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for phase in run.summary.measured:
-        for series in activity_series(run, phase, int(phase.duration)):
+        for series in activity_series(run, phase.begin, int(phase.duration)):
             if series.busy.mean() <= _MOST:
                 stretches[series.words] += [(phase.begin + begin, phase.begin + end) for begin, end in series.stretches]
     rows = list(stretches.items())[:_ROWS]
