@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.elastic import Course, Group
 from loadframe.analyze.elastic.groups import level_at
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.event_kinds import (
     BALANCED,
     CONFIGURED,
@@ -77,7 +78,7 @@ def run_plot(group: Group, name: str) -> Figure | None:
     traces = [
         replace(trace, panel=lanes.index(lane))
         for lane, drawn in (
-            ("load", _load(run.run, course)),
+            ("load", _load(run, course)),
             ("throughput", _throughput(group, course)),
             ("response", _response(course)),
             ("failures", _failures(course)),
@@ -127,16 +128,20 @@ def _load_title(run: Run) -> str:
     return "accepted/s" if phase.sources else "offered/s" if phase.has_open_load else "clients"
 
 
-def _load(run: Run, course: Course) -> Iterator[Trace]:
+def _load(recorded: RecordedRun, course: Course) -> Iterator[Trace]:
     """Yield the planned load over time: requests/s of an open loop, else clients; or the accepted events/s of sources.
 
     Times are in s since the measured window began. After a HELD event, clients are constant.
     """
+    run = recorded.run
+    assert run
     phase = run.summary.measured[0]
     if phase.sources:
         yield from _accepted(run, phase.begin)
         return
-    opens = [(stream.rate, stream.group) for stream in phase.streams if stream.rate is not None]
+    opens = [
+        (stream.rate, recorded.per_arrival(phase.name, stream)) for stream in phase.streams if stream.rate is not None
+    ]
     closed = [(stream.clients, 1) for stream in phase.streams if stream.clients is not None]
     levels = [number * level_at(level, course.times + phase.warmup) for level, number in opens or closed]
     offered = np.sum(levels, axis=0)
