@@ -58,6 +58,15 @@ def test_logarithmic_axes_omit_zero():
     assert len(shapes(figure(Trace([1, 2, 3], [0, 1, 10], mark=Mark("red")), y=Axis("y", "log")), "circle")) == 2
 
 
+def test_an_error_bar_with_an_end_of_zero_reaches_a_logarithmic_axis():
+    red = Mark("red", size=2)
+    trace = Trace([1, 2], [5, 50], mark=red, low=[0, 40], high=[10, 60])
+    bars = [line for line in shapes(figure(trace, y=Axis("y", "log")), "line") if line.get("stroke") == "red"]
+    upright = [line for line in bars if line.get("x1") == line.get("x2")]
+    assert (len(upright), len(bars)) == (2, 5), "both marks have a bar; the end of 0 has no cap"
+    assert float(upright[0].get("y1")) > float(upright[1].get("y1")) > float(upright[1].get("y2"))
+
+
 def test_values_that_differ_by_more_than_a_decade_get_a_logarithmic_axis():
     assert spread(Axis("y"), [1, None, 11]).kind == "log"
     assert spread(Axis("y"), [2, 11]) == Axis("y", from_zero=True)

@@ -395,13 +395,17 @@ def _bars(
     marks.
     """
     for (x, at), low, high in zip(places, trace.low, trace.high, strict=True):
-        ends = [None if end is None else y.pixel(end) for end in (low, high)]
-        if x is None or at is None or ends[0] is None or ends[1] is None or ends[0] == ends[1]:
+        if x is None or at is None or low is None or high is None:
+            continue
+        # A logarithmic axis has no place for an end of 0: the bar then reaches the axis, without a cap.
+        caps = [y.pixel(end) for end in (low, high)]
+        ends = [y.start if place is None else place for place in caps]
+        if ends[0] == ends[1]:
             continue
         if (min(abs(ends[0] - at), abs(ends[1] - at)) < mark.size / 2) == hidden:
             color = INK if hidden else mark.color
             yield _straight(x, ends[0], x, ends[1], color, width=1.5)
-            yield from (_straight(x - 4, end, x + 4, end, color, width=1.5) for end in ends if end is not None)
+            yield from (_straight(x - 4, place, x + 4, place, color, width=1.5) for place in caps if place is not None)
 
 
 def _mark(x: float | None, y: float | None, mark: Mark) -> str:
