@@ -109,7 +109,8 @@ class Ingested(Answer):
     def require(self) -> None:
         """Raise LoadframeError if no line arrived, or if the store refused or lost events.
 
-        Lines that were dead letters for another reason do not count as refused.
+        Lines that were dead letters for another reason do not count as refused. Acknowledged events count as lost only
+        if they cannot be duplicates, or in the store before the run.
         """
         figures, run = self._result.figures, self._result.run
         if not figures.lines:
@@ -131,6 +132,12 @@ class Ingested(Answer):
                 f"the store refused {counted(refused, 'event')}",
                 where=str(Path(run) / (figures.kept or "")),
                 remedy="each dead letter holds the line and the reason: correct the lines and send them again",
+            )
+        if lost := sum(stored.missing for stored in self._result.stored if stored.unique):
+            raise LoadframeError(
+                f"the store lost {counted(lost, 'acknowledged event')}",
+                where=run,
+                remedy="check the durability of the store's settings; its logs may name the cause",
             )
 
     def _print(self, console: "Console") -> None:

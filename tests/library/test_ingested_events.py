@@ -1,0 +1,31 @@
+"""The result of an ingestion: whether it raises for events that the store acknowledged and then lost."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from loadframe.base.errors import LoadframeError
+from loadframe.library.ingest import Ingested
+from loadframe.record.schema.figures import SourceFigures, StoredEvents
+
+
+def ingested(*, unique, added):
+    """Return the result of 100 acknowledged events, of which the store has `added`."""
+    stored = StoredEvents(
+        collection="events", documents=added, events={"order": added}, indexed=100, unique=unique, before=0
+    )
+    result = Ingested.__new__(Ingested)
+    result._result = SimpleNamespace(
+        figures=SourceFigures(lines=100, accepted=100, indexed=100), run="results/r", stored=(stored,)
+    )
+    return result
+
+
+def test_acknowledged_events_that_the_store_lost_are_an_error():
+    with pytest.raises(LoadframeError, match="the store lost 3 acknowledged events"):
+        ingested(unique=True, added=97).require()
+
+
+def test_events_that_may_be_duplicates_are_not_an_error():
+    ingested(unique=False, added=97).require()
+    ingested(unique=True, added=100).require()
