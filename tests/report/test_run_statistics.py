@@ -31,6 +31,12 @@ def test_a_counter_that_was_reset_has_no_rate(tmp_path):
     assert [row["insert/s"] for row in rows] == ["", "", "30"]
 
 
+def test_recorded_values_keep_their_digits(tmp_path):
+    truth = Truth(seconds=3, warmup=0, totals={"inserts": lambda second: 123456780.0 + int(second)})
+    rows = csv.DictReader(io.StringIO(statistics(write_run(tmp_path, "r1", truth), [Column("inserts", "inserts")])))
+    assert [row["inserts"] for row in rows] == ["123456780", "123456781", "123456782"]
+
+
 def test_a_run_without_these_statistics_is_refused(tmp_path):
     run = write_run(tmp_path, "r1", Truth(seconds=3))
     with pytest.raises(BadInput, match="the run lacks statistics of nodes"):

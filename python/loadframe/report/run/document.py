@@ -136,6 +136,7 @@ def statistics(run: Run, columns: Sequence[Column]) -> str:
                 last = before.get((node, column.metric))
                 before[node, column.metric] = (time, value)
                 value = (value - last[1]) / (time - last[0]) if last and value >= last[1] else None
-            cells.append("" if value is None else f"{value:.6g}")
+            # Six digits of a large counter would hide its increase.
+            cells.append("" if value is None else f"{value:.{6 if column.rate else 15}g}")
         writer.writerow([f"{time:.3f}", node, *cells])
     return text.getvalue()
