@@ -72,6 +72,18 @@ def test_a_failure_of_the_store_that_was_retried_is_still_one(tmp_path):
     assert [run.id for run in compared.failed] == [f"{name}, attempt 1"]
 
 
+def test_a_failed_run_with_a_verdict_on_its_first_phases_says_why_it_failed(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4, 8), repetitions=1)
+    file = path / "runs" / "b1-nodes1-clients8" / "summary.json"
+    reason = {"code": "errors", "cause": "3 % of the requests failed", "remedy": "see the messages"}
+    summary = json.loads(file.read_text())
+    summary |= {"status": "failed", "failure": "node-0 ended", "fault": "store"}
+    summary["verdict"] |= {"valid": False, "reasons": [reason]}
+    file.write_text(json.dumps(summary))
+    groups = {group.cause: group.runs for group in exclusions(read_experiment(path))}
+    assert groups == dict.fromkeys(("3 % of the requests failed", "node-0 ended"), ("b1-nodes1-clients8",))
+
+
 def test_a_bounded_run_without_a_reason_says_why_and_is_not_called_failed(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4,), repetitions=1)
     folder = read_experiment(path)

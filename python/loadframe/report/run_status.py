@@ -135,7 +135,8 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
             )
         elif not run.reasons and run.bounded:
             by_cause.setdefault("bounded", []).append((run.id, _BELOW_LIMITS, "use the figures with their bounds"))
-        elif not run.reasons:
+        elif not run.reasons or run.failure:
+            # A failed run may have a verdict on the phases before its failure.
             remedy = "fix the cause, then repeat failed runs with `loadframe run --retry-failed`"
             by_cause.setdefault(why(run), []).append((run.id, why(run), remedy))
     # A run may have one reason in several of its phases.
