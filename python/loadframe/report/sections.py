@@ -112,17 +112,20 @@ def stored_text(stored: StoredEvents) -> str:
 
 
 def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
-    """Return the events in the store after each run, and those missing or at risk. Return None without rows."""
+    """Return the events in the store after each run, and those missing or at risk. Return None without rows.
+
+    Missing events that may be duplicates, or in the store before the run, have their label in small type.
+    """
     if not rows:
         return None
     cells = [
         [
-            Cell(row.run, "" if row.usable else "not valid"),
+            Cell(row.run, _stored_remark(row, rows)),
             Cell(treatment_text(row.treatment)),
             count_cell(row.stored.indexed),
             count_cell(sum(row.stored.events.values())),
             count_cell(row.stored.documents),
-            count_cell(row.stored.missing, tone="invalid" if row.stored.missing else ""),
+            _missing_cell(row.stored),
             count_cell(row.stored.acknowledged_at_kill),
             Cell(_seconds_at_risk(row), number=Number(row.at_risk, "s")),
         ]
@@ -136,9 +139,22 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
     """Return the counts of `experiment_stored` for the terminal."""
     table = TerminalTable(("run", "acknowledged", "in the store", "missing", "at risk"), title=f"{STORED_EVENTS}:")
     for row in rows:
-        counts = (row.stored.indexed, sum(row.stored.events.values()), row.stored.missing)
-        table.add(row.run, *map(format_count, counts), _seconds_at_risk(row))
+        counts = (row.stored.indexed, sum(row.stored.events.values()))
+        run = Cell(row.run, _stored_remark(row, rows)).lines
+        table.add(run, *map(format_count, counts), _missing_cell(row.stored).lines, _seconds_at_risk(row))
     return table
+
+
+def _stored_remark(row: EventsOfRun, rows: Sequence[EventsOfRun]) -> str:
+    """Write the collection of a row if `rows` have several collections, and that its run is not valid if so."""
+    several = len({other.stored.collection for other in rows}) > 1
+    return ", ".join([*[row.stored.collection] * several, *["not valid"] * (not row.usable)])
+
+
+def _missing_cell(stored: StoredEvents) -> Cell:
+    """Return the cell of the missing events, with their label if other causes than a loss are possible."""
+    label = stored.missing_label if stored.missing and not stored.unique else ""
+    return count_cell(stored.missing, label, tone="invalid" if stored.missing else "")
 
 
 def _seconds_at_risk(row: EventsOfRun) -> str:
