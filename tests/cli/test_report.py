@@ -57,6 +57,18 @@ def test_a_run_is_written_in_the_format_of_the_mpi_benchmarker(experiment, tmp_p
     assert step["search_results"][0]["responses"][0][0].keys() == {"latency", "docs"}
 
 
+def test_strict_applies_to_exports_and_to_formats_of_other_tools(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2), repetitions=2)
+    ways = (("--export", tmp_path / "x", "--format", "csv"), ("--format", "jsonl", "--output", tmp_path / "x.jsonl"))
+    assert [within("report", path, *words, "--strict")[0] for words in ways] == [0, 0]
+    file = path / "runs" / "b1-nodes1-clients1" / "summary.json"
+    file.write_text(json.dumps({"status": "failed", "failure": "out of memory", "fault": "generator"}))
+    for words in ways:
+        assert within("report", path, *words)[0] == 0
+        status, _, errors = within("report", path, *words, "--strict")
+        assert (status, "1 of 4 runs are invalid: b1-nodes1-clients1" in errors) == (4, True)
+
+
 def test_formats_of_runs_are_refused_for_experiments(experiment, tmp_path):
     refused(experiment, "--format", "queries", "--output", tmp_path / "q.json")
     assert not (tmp_path / "q.json").exists()

@@ -5,6 +5,7 @@ Rally, OpenSearch Benchmark, YCSB and k6 do, or for Otava, HdrHistogram, JUnit a
 """
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -161,6 +162,7 @@ def report(
             )
         chosen = [it for word in formats for it in (_USUAL if word == Format.html else (str(word),))]
         _export(path, export, tuple(dict.fromkeys(chosen)), bounds, as_json=as_json)
+        _require_usable([path], strict=strict)
         return
     if len(formats) > 1:
         raise BadInput("--format takes one format without --export", remedy="add --export FOLDER, or name one format")
@@ -178,8 +180,18 @@ def report(
         _write_queries(path, output, first, as_json=as_json)
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
-        from loadframe.library.reports import require_usable
+    if strict or first == Format.html:
+        _require_usable([path, *([other] if other else [])], strict=strict)
 
+
+def _require_usable(paths: Sequence[Path], *, strict: bool) -> None:
+    """Raise NothingUsable if an experiment among the paths has no valid run, or with `strict` if it has an invalid one.
+
+    Runs that the store failed count as valid.
+    """
+    from loadframe.library.reports import require_usable
+
+    for path in paths:
         require_usable(path, strict=strict)
 
 
