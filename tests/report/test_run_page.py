@@ -33,7 +33,7 @@ from loadframe.report.run.page import operations_table, run_page
 from loadframe.report.run.terminal import print_run
 from loadframe.report.run_status import bounds_of, merged_reasons
 from loadframe.report.tables import failures_table, ranks_table
-from simulated import Truth, write_run
+from simulated import Truth, add_samples, write_run
 
 EVIL = "a \x1b[2Jtxt.exe\u202e\x9b1m\u2066 b"
 MARKS = set("\u202e\u2066\x1b\x9b")
@@ -348,6 +348,16 @@ def test_the_cpu_of_each_node_and_the_traffic_are_drawn_over_time(tmp_path):
     rows = run.telemetry.filter(pc.equal(run.telemetry["metric"], "process.cpu"))
     drawn = [value for trace in nodes for value in trace["y"]]
     assert sorted(drawn) == pytest.approx(sorted(rows["value"].to_pylist()))
+
+
+def test_the_traffic_of_all_machines_with_nodes_is_drawn(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(seconds=6))
+    machines = ("host", "machine:store-1", "machine:store-2")
+    samples = [(float(second), source, 2e6) for source in machines for second in range(1, 6)]
+    add_samples(run, "network.received", samples)
+    figure = Page(run_page(Run(run.path))).plots["resources"]
+    traffic = [trace["name"] for trace in figure["traces"] if trace["panel"] == 1]
+    assert traffic == [f"machine{name} received" for name in ("", " store-1", " store-2")]
 
 
 def test_the_cpu_of_each_node_is_drawn_in_user_mode_and_in_the_kernel(tmp_path):

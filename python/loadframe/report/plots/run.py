@@ -319,16 +319,17 @@ def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArra
     """Return label -> (times, values) of metrics of nodes and machines, sorted by label.
 
     Times are in s since the run began, ascending. `metrics` maps recorded metrics to their names in labels; a label is
-    the node or machine and this name. Only sources that begin with `node:` or `host:` count.
+    the node or machine and this name. Only nodes, the generator's machine (`host`) and others (`machine:NAME`) count.
     """
     telemetry = run.telemetry
     known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics), pa.string()))).sort_by("time")
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     machines = len(pc.unique(telemetry["machine"]).drop_null())
     for row in known.to_pylist():
-        kind, _, node = row["source"].partition(":")
-        if kind in ("node", "host"):
-            place = node or (f"machine {row['machine']}" if machines > 1 and row["machine"] else "machine")
+        kind, _, name = row["source"].partition(":")
+        if kind in ("node", "host", "machine"):
+            machine = name or (row["machine"] if machines > 1 else None)
+            place = name if kind == "node" else f"machine {machine}" if machine else "machine"
             points[f"{place} {metrics[row['metric']]}".strip()].append((row["time"], row["value"]))
     return {
         label: (np.array([time for time, _ in of_label]), np.array([value for _, value in of_label]))
