@@ -11,8 +11,11 @@ from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.verdict.rules import NODE_LOST
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
+from loadframe.report.kinds.scale import print_sweep
+from loadframe.report.plots.scale import side_by_side
 from loadframe.report.run_status import trust
 from loadframe.report.scale_words import limits, treatment_rows
+from loadframe.report.tables import speedup_table
 from simulated import Truth, write_experiment
 
 
@@ -131,3 +134,22 @@ def test_bounds_of_response_times_do_not_look_like_an_interval(folder):
     texts = {name: (cell.text, cell.small) for name, cell in zip(columns, row, strict=True)}
     assert texts["p50"] == ("17.8 ms", "or less, down to 10.4 ms")
     assert texts["p99"] == ("50 ms", "or less")
+
+
+def test_all_tables_of_a_scale_experiment_show_the_bounds_of_response_times(tmp_path):
+    sweep = read_sweep(write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(4,), repetitions=2))
+    (curves,) = sweep.curves
+    times = {"response_p50": 0.0178, "response_p50_low": 0.0104, "response_p99": 0.05, "response_p99_low": 0.0}
+    bounded = replace(
+        curves,
+        treatments=tuple(replace(treatment, **times) for treatment in curves.treatments),
+        speedups=tuple(replace(row, treatment=replace(row.treatment, **times)) for row in curves.speedups),
+    )
+    for table in (speedup_table(bounded), side_by_side([bounded, bounded], "beside")):
+        (row, *_) = table.rows
+        smalls = {name: cell.small for name, cell in zip(table.columns, row, strict=True)}
+        assert smalls["p50"].startswith("or less, down to 10.4 ms")
+        assert smalls["p99"].startswith("or less")
+    console = Console(file=io.StringIO(), width=250)
+    print_sweep(replace(sweep, curves=(bounded,)), console)
+    assert "or less, down to 10.4 ms" in console.file.getvalue()

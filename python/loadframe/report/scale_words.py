@@ -12,7 +12,7 @@ from loadframe.base.units import counted, format_count, format_nodes, format_sha
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.report.tables import Cell, count_cell, estimate_cell, seconds_cell
+from loadframe.report.tables import Cell, bounded_seconds_cell, count_cell, estimate_cell
 
 _ENOUGH_SIZES = 6
 #: Corrections below this share of the throughput are not mentioned.
@@ -189,8 +189,8 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell
             count_cell(at.clients) if at.clients else Cell(""),
             count_cell(len(at.points)),
             estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
-            _time_cell(at.response_p50, at.response_p50_low),
-            _time_cell(at.response_p99, at.response_p99_low),
+            bounded_seconds_cell(at.response_p50, at.response_p50_low),
+            bounded_seconds_cell(at.response_p99, at.response_p99_low),
             _figures_cell(at),
         ]
         for at in curves.treatments
@@ -214,19 +214,6 @@ def times_text(curves: PhaseCurves) -> str:
     if not curves.other_operations:
         return ""
     return f"p50 and p99 are response times of {curves.operation}, one of several operations."
-
-
-def _time_cell(value: float | None, low: float | None) -> Cell:
-    """Return a cell for the response time `value`, s, and how short it may truly be (`low`, s).
-
-    The load generator's delays are the reason for the difference. Without a smaller `low`, the cell has only the time;
-    a dash for None.
-    """
-    if value is None or low is None or low >= value:
-        return seconds_cell(value)
-    # Not in brackets, which mean 95 % intervals.
-    text = f"or less, down to {seconds_text(low)}" if low else "or less"
-    return seconds_cell(value, text, ends=(low or None, value))
 
 
 def heading(curves: PhaseCurves) -> str:

@@ -103,6 +103,19 @@ def seconds_cell(
     return Cell(seconds_text(seconds), small, tone, Number(seconds, "s", *ends))
 
 
+def bounded_seconds_cell(value: float | None, low: float | None) -> Cell:
+    """Return a cell for the response time `value`, s, and how short it may truly be (`low`, s).
+
+    The load generator's delays are the reason for the difference. Without a smaller `low`, the cell has only the time;
+    a dash for None.
+    """
+    if value is None or low is None or low >= value:
+        return seconds_cell(value)
+    # Not in brackets, which mean 95 % intervals.
+    text = f"or less, down to {seconds_text(low)}" if low else "or less"
+    return seconds_cell(value, text, ends=(low or None, value))
+
+
 def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
     """Return a cell for a share of one as a percentage with `digits` decimals; a dash for None.
 
@@ -168,8 +181,8 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
                 estimate_cell(measured_text(treatment.throughput, treatment.stretch), treatment.throughput),
                 estimate_cell(measured_text(row.speedup, bounds), row.speedup),
                 estimate_cell(percent_text(row.efficiency, bounds), row.efficiency, "%"),
-                seconds_cell(treatment.response_p50),
-                seconds_cell(treatment.response_p99),
+                bounded_seconds_cell(treatment.response_p50, treatment.response_p50_low),
+                bounded_seconds_cell(treatment.response_p99, treatment.response_p99_low),
                 Cell(
                     "–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}",
                     number=Number(treatment.parallelism),

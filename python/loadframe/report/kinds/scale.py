@@ -17,7 +17,6 @@ from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report import scale_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
-from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
@@ -36,6 +35,7 @@ from loadframe.report.tables import (
     Cell,
     Sections,
     Table,
+    bounded_seconds_cell,
     count_cell,
     estimate_cell,
     models_table,
@@ -299,8 +299,8 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
             measured_text(treatment.throughput, treatment.stretch),
             measured_text(row.speedup, row.bounds),
             percent_text(row.efficiency, row.bounds),
-            seconds_text(treatment.response_p50),
-            seconds_text(treatment.response_p99),
+            bounded_seconds_cell(treatment.response_p50, treatment.response_p50_low).lines,
+            bounded_seconds_cell(treatment.response_p99, treatment.response_p99_low).lines,
         )
         table.add(*(cell.replace(" [", "\n[", 1) for cell in cells))
     return table
