@@ -46,10 +46,10 @@ def loaded(
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
     before = with_arrivals(streams, arrivals)
     after = with_levels(before, clients, rate, phase)
-    if isinstance(entry.rate, RateShare) and rate is not None:
+    if isinstance(entry.rate, RateShare):
         # A capacity counts requests, and a rate groups and journeys.
         (each,) = {now.per_arrival for then, now in zip(before, after, strict=True) if now is not then}
-        after = with_levels(before, clients, rate / each, phase)
+        after = with_levels(before, clients, entry.rate.share * capacity / each, phase)
     spaced = with_arrivals(after, arrivals)
     return tuple(
         stream if now is then else stream.model_copy(update=more)
