@@ -209,13 +209,13 @@ def test_a_bulk_operation_keeps_the_parameters_of_its_requests(written, loaded):
     given = {
         "pipeline": "upper",
         "timeout": "5s",
-        "request-params": {"refresh": "true", "routing": "r", "preference": "p"},
+        "request-params": {"refresh": "true", "routing": "r", "preference": "${p}"},
     }
     imported = import_rally(written("t.json", simple(plain, plain | given, corpora=CORPORA)), None, {})
     alone, piped = (form.bulk for form in loaded(imported).file.operations.values())
     assert (alone.pipeline, alone.parameters) == (None, {})
     assert (piped.pipeline, piped.refresh, piped.routing) == ("upper", True, "r")
-    assert piped.parameters == {"timeout": "5s", "preference": "p"}
+    assert piped.parameters == {"timeout": "5s", "preference": "$${p}"}
     assert not [entry for entry in imported.left_out if entry.startswith("operation")]
 
 

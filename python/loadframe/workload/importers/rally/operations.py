@@ -113,17 +113,17 @@ def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
 
 
 def _bulk_options(make: TrackConversion, part: ImportedObject) -> Form:
-    """Return the request options of a bulk operation: pipeline, routing, refresh and query parameters."""
-    sent = {key: part.data[key] for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
+    """Return the request options of a bulk operation, escaped: pipeline, routing, refresh and query parameters."""
+    sent = {key: literal(part.data[key]) for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
     more = make.parameters(part)
     for key in ("timeout", "wait-for-active-shards", "require-alias"):
         if (value := part.get(key)) is not None:
-            more.setdefault(key.replace("-", "_"), value)
+            more.setdefault(key.replace("-", "_"), literal(value))
     # request-params take precedence.
     sent.update({key: more.pop(key) for key in ("pipeline", "routing", "refresh") if key in more})
     if sent.get("refresh") in ("true", "false", ""):
         sent["refresh"] = sent["refresh"] != "false"
-    return {**literal(sent), **({"parameters": literal(more)} if more else {})}
+    return {**sent, **({"parameters": more} if more else {})}
 
 
 def _conflicts(part: ImportedObject) -> Form:

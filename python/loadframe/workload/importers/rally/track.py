@@ -505,7 +505,7 @@ class TrackConversion:
         return isinstance(target, Hole) or target in self.track.collections or self.has_made("index", target)
 
     def parameters(self, part: ImportedObject) -> dict[str, Any]:
-        """Return an operation's query parameters (`request-params`), lists joined by commas.
+        """Return an operation's query parameters (`request-params`), lists joined by commas, and `${` escaped.
 
         BadInput for a mapping as a value.
         """
