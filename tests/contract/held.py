@@ -44,6 +44,8 @@ class Held:
         self.kind = kind
         self.place = AT_HOME
         self.subject = subject_of(kind)
+        #: Whether `Loaded.fill` has filled the collection of the load.
+        self.filled = False
         if hosts_of(kind):
             self.cluster = _attached(kind)
             return

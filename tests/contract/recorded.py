@@ -83,6 +83,7 @@ class Loaded:
         session = self.session()
         session.create_collections(replace=True)
         session.prepare([phase for phase in session.workload.phases if phase.prepares], self._folder)
+        self._store.filled = True
 
     def record(self, change: Callable[[], None], new: int = DOCUMENTS) -> Run:
         """Record a run that ends when the change is done; raise the change's error if it fails."""
