@@ -27,7 +27,7 @@ class Node:
     up: bool = True
     membership: str = ""
     vbuckets: int = 0
-    told: dict[str, dict[str, str]] = field(default_factory=dict)  #: what it was set up with, by path
+    told: dict[str, dict[str, str]] = field(default_factory=dict)  #: forms of requests to set it up, by path
 
     @property
     def id(self) -> str:

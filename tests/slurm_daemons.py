@@ -63,7 +63,7 @@ class SlurmDaemons:
     def __init__(self, machines: int = 3, cores: int = 8, memory: int = 16_000) -> None:
         """Take the number of machines, and of each the cores and the memory (MiB)."""
         self.folder = Path(tempfile.mkdtemp(prefix="loadframe-slurm-"))
-        # Root's servers run as another user, who has to get through.
+        # Root's servers run as another user that needs access to the folder.
         self.folder.chmod(0o755)
         self.machines = [f"n{number}" for number in range(1, machines + 1)]
         self.addresses = [f"127.0.9.{number}" for number in range(1, machines + 1)]

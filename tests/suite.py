@@ -225,7 +225,7 @@ def _printed(command: Sequence[str], cwd: Path) -> tuple[int, str]:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a command and what it started, unless it has ended."""
+    """Kill a command and the processes that it started, unless it has ended."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "yamlfile": {"base"},
     # Ranks that only load import nothing else, so that many of them start quickly.
     "ranks": COMMON | {"_engine"},
-    # The engine authenticates administrative requests as it does those of the load.
+    # The engine authenticates administrative requests in the same way as requests of the load.
     "store": COMMON | {"_engine"},
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},

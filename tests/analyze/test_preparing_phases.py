@@ -58,7 +58,7 @@ def test_an_experiment_has_no_results_of_runs_that_ended_while_preparing(tmp_pat
         (measured,) = document["phases"]
         load = {**measured, "name": "load", "prepares": True}
         if folder is ended:
-            # Its histograms are those of `range_100`, so the preparing phase keeps this name.
+            # Its histograms belong to `range_100`, so the preparing phase keeps this name.
             document |= {"status": status, "phases": [{**measured, "prepares": True}]}
             document |= {"failure": "killed"} if status == "failed" else {}
             document |= {"fault": "generator"} if status == "failed" else {}

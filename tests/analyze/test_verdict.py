@@ -389,7 +389,7 @@ def test_a_backlog_of_the_warm_up_is_named():
     backlog = verdict(replace(QUIET, achieved=1.2), OPEN, inherited=440, successes=2200, requests=2200)
     assert [reason.code for reason in backlog.reasons] == ["backlog"]
     assert "440 requests that were due in the warm-up" in backlog.reasons[0].as_dict()["cause"]
-    # As many as cross the window's ends anyway are none.
+    # Requests that cross the window's ends in any case are not a backlog.
     assert codes(replace(QUIET, achieved=1.015), OPEN, inherited=20, successes=400, requests=400) == []
 
 

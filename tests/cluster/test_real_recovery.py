@@ -192,7 +192,7 @@ def test_clients_succeed_as_soon_as_another_client_does(
             stack.enter_context(Load(cluster, clients, tmp_path / f"{outage.__name__}-{clients}")) for clients in chosen
         ]
         for load in loads:
-            # A store that has just started may answer nobody in time at first.
+            # A store that has just started may answer no request in time at first.
             load.wait_for_success(0, int(PATIENCE))
         outage(cluster)
         wait_for_answer(cluster)

@@ -107,7 +107,7 @@ def test_unnamed_clusters_are_removed_and_are_private(tmp_path, monkeypatch):
         modes = [path.stat().st_mode & 0o077 & (0o066 if path.is_dir() else 0o077) for path in (node, *node.rglob("*"))]
         assert set(modes) == {0}
         assert [path.stat().st_mode & 0o066 for path in node.parents[:3]] == [0, 0, 0]
-        # One that is killed cannot clear up.
+        # A killed node cannot clear up.
         started.kill("node-0")
     assert list((tmp_path / "state" / "passing").iterdir()) == []
 

@@ -81,6 +81,7 @@ class Held:
     def drop(self, name: str = "things") -> None:
         """Drop it."""
         self.cluster.drop_collection(name)
+        self.filled = self.filled and name != "things"
 
     def plan(self, operations: dict[str, Any], **more: Any) -> dict[str, Any]:
         """Return a plan that sends each operation once."""

@@ -141,4 +141,3 @@ def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, 
     least, most = written(run)
     assert documents + least <= store.cluster.count("things") <= documents + most
     store.drop()
-    store.filled = False

@@ -457,7 +457,7 @@ class Missing(Exception):
 
 
 def run_page(page: Page, folder: Path, start: Start | None = None, patience: float = _SECONDS) -> dict[str, str]:
-    """Carry out a page in a new folder; return why each service was missing whose blocks were skipped.
+    """Carry out a page in a new folder; return why services were missing, for each service with skipped blocks.
 
     `patience`: seconds for each command.
     """

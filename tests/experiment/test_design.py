@@ -215,7 +215,7 @@ measure: [ingest]
 
     # Each of two runs takes 2 minutes at 500 bids/s. At a rate beyond the store's capacity, the store decides: 6 s.
     assert seconds("500") - seconds("1000000") == pytest.approx(2 * (120 - 6))
-    # Without pace, much work has a lower bound only, as that of a corpus.
+    # Without pace, much work has only a lower bound, like a corpus.
     unpaced = load(text.replace("60000, rate: RATE", "30000000, rate: 500, paced: false"))
     assert "phase ingest ends after 30,000,000 documents, and its rate is not known" in why_unknown(unpaced)
     assert estimate(design(unpaced), unpaced) - seconds("1000000") == pytest.approx(2 * (150 - 6))

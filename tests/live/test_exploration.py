@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 class TwoOperations:
-    """A run of which each row is also one of a second operation, which has no rows in some seconds."""
+    """A run with copies of its rows for a second operation, in some `seconds` only."""
 
     def __init__(self, folder, seconds):
         run = Run(folder)

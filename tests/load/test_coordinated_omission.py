@@ -147,7 +147,7 @@ def test_a_store_that_was_stopped_is_in_the_response_times(node, tmp_path):
     (operation,) = outcome["operations"]
     response = HistogramLog(tmp_path / "histograms.hlog").total("p/numbered/response")
     assert operation["successes"] == response.count == RATE * duration
-    # Who came while it was stopped waited at least for its end; the others perhaps not at all.
+    # Requests due during the stop waited at least for its end; the others perhaps not at all.
     schedule = [outcome["started"] + k / RATE for k in range(round(RATE * warmup), round(RATE * (warmup + duration)))]
     least = sorted(continued - at if stopped < at < continued else 0.0 for at in schedule)
     for q in (0.9, 0.95, 0.99, 1.0):

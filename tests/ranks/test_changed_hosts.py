@@ -21,7 +21,7 @@ class Above:
 
 
 class Load:
-    """A load whose first change of hosts takes until `go`, and that cannot resolve the host `unknown:1`."""
+    """A load that takes until `go` for its first change of hosts, and cannot resolve the host `unknown:1`."""
 
     def __init__(self):
         self.go, self.hosts, self.stopped = threading.Event(), [], False

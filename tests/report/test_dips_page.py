@@ -95,9 +95,9 @@ def test_dips_and_activities_are_of_the_same_seconds_if_the_warm_up_ends_within_
     cut = Run(run.path)
     phases = tuple(replace(phase, warmup=0.4) for phase in run.summary.phases)
     cut.__dict__["summary"] = replace(run.summary, phases=phases)
-    (whole,), (found,) = dips_of(run), dips_of(cut)
-    assert found.begins == whole.begins
-    assert found.activities[0].inside == pytest.approx(whole.activities[0].inside, rel=0.05)
+    (whole,), (shorter,) = dips_of(run), dips_of(cut)
+    assert shorter.begins == whole.begins
+    assert shorter.activities[0].inside == pytest.approx(whole.activities[0].inside, rel=0.05)
 
 
 def test_runs_without_dips_do_not_mention_them(tmp_path):

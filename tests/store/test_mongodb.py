@@ -286,7 +286,7 @@ def test_a_server_is_called_by_its_node_only_if_loadframe_started_it():
 
 
 class _EmptyDatabase:
-    """A server whose database has the collection `things`, which is empty; reading others gives nothing, too."""
+    """A server with the empty collection `things` in its database; reading others gives nothing, too."""
 
     address = "127.0.0.1:27017"
 

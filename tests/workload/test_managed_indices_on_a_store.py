@@ -136,7 +136,7 @@ def test_an_event_for_a_day_that_was_deleted_is_a_dead_letter(node, tmp_path):
     assert came["accepted"] == came["indexed"] + came["dead_letters_by_reason"]["refused"]
     letters = (folder / Run(folder).summary.phases[-1].sources["ads"].kept).read_text().splitlines()
     reasons = [json.loads(letter)["reason"] for letter in letters]
-    # Those that were under way when the day went are refused by the store itself.
+    # Documents that were under way when the day was deleted are refused by the store itself.
     assert all("the day of its document was deleted" in reason or "no such index" in reason for reason in reasons)
     assert any("the day of its document was deleted" in reason for reason in reasons)
     of_second = {key for key, document in documents(events).items() if key not in documents(first)}

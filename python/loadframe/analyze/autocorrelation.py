@@ -96,7 +96,7 @@ def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
 def _clipped(values: Series) -> Series:
     """Return all values, with those beyond three standard deviations from the median moved to that distance.
 
-    The standard deviation is that of `noise_scale`; if it is 0, the values stay unchanged.
+    `noise_scale` gives the standard deviation; if it is 0, the values stay unchanged.
     """
     scale, middle = noise_scale(values), np.median(values)
     return np.clip(values, middle - _CUT * scale, middle + _CUT * scale) if scale > 0 else values

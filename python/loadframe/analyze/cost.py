@@ -55,8 +55,8 @@ class Prices:
     def hourly(self, nodes: int, levels: Mapping[str, Any]) -> float:
         """Return the price for an hour of a cluster of `nodes` nodes with their storage.
 
-        `levels` is the treatment, factor -> level, whose level of `by` selects the price. KeyError or ValueError if it
-        has no level with a price.
+        `levels` is the treatment, factor -> level; its level of `by` selects the price. KeyError if it lacks the factor
+        `by`, ValueError for a level without a price.
         """
         number = 0 if self.by is None else list(self.levels).index(levels[self.by])
         return nodes * (self.node_hour[number] + self.storage_hour)
@@ -160,8 +160,8 @@ def cost(
     """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time.
 
     `treatment` selects the price of a node; KeyError or ValueError if it has no level with a price. Costs are in the
-    currency of `prices`; their interval follows from that of `rate`. At a rate of 0, a million requests cost infinitely
-    much. `by_one_search`, which is only passed on: `rate` is from a single search for the capacity.
+    currency of `prices`; their interval follows from the interval of `rate`. At a rate of 0, a million requests cost
+    infinitely much. `by_one_search`, which is only passed on: `rate` is from a single search for the capacity.
     """
     hourly = prices.hourly(nodes, treatment)
 
@@ -185,7 +185,7 @@ def estimates(
 ) -> list[Estimate | None]:
     """Return the geometric mean of a figure over each group of runs, or None for a group without the figure.
 
-    `figure_of` returns the figure of a run; those that are unknown or 0 are left out. The intervals are Student's, with
+    `figure_of` returns the figure of a run; unknown figures and zeros are left out. The intervals are Student's, with
     the variance of the logarithms pooled over the groups; 0 to infinity if each group has one unit. With `unequal`, a
     group with a larger variance uses that. The units are runs, or session means if a group's runs are of several
     sessions. Bounds of figures widen the intervals.

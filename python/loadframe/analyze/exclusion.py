@@ -140,7 +140,7 @@ def _by_level(
     """Return p and text of the tests whether exclusion is more or less frequent at a level than at the others.
 
     `factors` map each level's text to its runs. `existing` are all runs except missing ones, `used` the `id()` of the
-    included runs. Of a factor with two levels, only the level with more frequent exclusion has a test.
+    included runs. A factor with two levels has one test, of the level with more frequent exclusion.
     """
     # Slow to import, and most experiments exclude no run.
     from scipy import stats

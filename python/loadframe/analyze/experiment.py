@@ -299,7 +299,7 @@ class RecordedRun:
         return entry.streams if entry else ()
 
     def per_arrival(self, phase: str, stream: StreamSummary) -> int:
-        """Return the requests that each arrival of an open loop sends: those of its group, or of a whole journey."""
+        """Return the number of requests that each arrival of an open loop sends: its group, or a whole journey."""
         planned = [entry for entry in self.manifest.workload.phases if entry.get("name") == phase]
         streams = [entry for of_phase in planned for entry in of_phase.get("streams", ())]
         journeys = [entry.get("journey") or () for entry in streams if entry.get("name") == stream.name]
@@ -357,7 +357,7 @@ class RecordedExperiment:
     def unusable(self) -> tuple[RecordedRun, ...]:
         """The runs without usable figures, except runs that count as a failure of the store (a result).
 
-        These are invalid runs, and those of elastic experiments that are not `narrow`.
+        These are invalid runs, and runs of elastic experiments that are not `narrow`.
         """
         whole = self.description["kind"] == "elastic"
         return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))

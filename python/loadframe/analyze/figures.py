@@ -175,8 +175,8 @@ _UNBOUNDED = _Delay(_FromSummary((), math.inf))
 class Evidence:
     """Input for the quality of a phase's figures.
 
-    `codes` are those of the verdict's reasons about the phase. Without `histograms` the bounds rest on the percentiles
-    of the summary.
+    `codes` are the codes of the verdict's reasons about the phase. Without `histograms` the bounds rest on the
+    percentiles of the summary.
     """
 
     phase: PhaseSummary
@@ -212,7 +212,7 @@ class _Stamps:
     def least(self, key: str) -> float:
         """Return a lower bound of a statistic of the store's times, s; `key` is `mean`, `max` or such as `p99`.
 
-        Requests without timestamps may have taken no time, and so may those whose sending has none.
+        Requests without timestamps may have taken no time, and so may requests without a timestamp of their sending.
         """
         known, doubtful = self.times.corrected.count, self.times.receive_only
         if key == "mean":
@@ -349,7 +349,7 @@ def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
     means = [delay.distribution.mean or 0.0 for delay in _delays(evidence, lag=True, late=True)]
     if others or not isinstance(stream.clients, int) or stream.has_stages or not phase.throughput or not means:
         return by_share if lost > 0 else math.inf
-    # Clients wait for failures, too: a cycle is that of a request, whether or not it succeeded.
+    # Clients wait for failures, too: each request has a cycle, whether or not it succeeded.
     operations = phase.single.values()
     successes = sum(operation.successes for operation in operations)
     tries = sum(operation.requests for operation in operations) / successes if successes else 1.0

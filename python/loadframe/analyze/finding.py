@@ -119,7 +119,7 @@ def _needed(sentence: Sentence) -> set[str]:
 
 
 def _render(sentence: Sentence, figures: Mapping[str, Any]) -> str:
-    """Return a sentence filled with figures by name; a function receives only those that are its parameters."""
+    """Return a sentence filled with figures by name; a function receives only its parameters."""
     if isinstance(sentence, str):
         return _TEMPLATE.vformat(sentence, (), figures)
     names = inspect.signature(sentence).parameters

@@ -77,7 +77,7 @@ def change_points(
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series' level by at least `least`, relative, in ascending order.
 
-    `values` are above 0, one per session. `level` is the chance of a false change, `seed` that of the permutations.
+    `values` are above 0, one per session. `level` is the chance of a false change, and `seed` seeds the permutations.
     """
     logs = np.log(np.asarray(values, dtype=float))
     p_values = dict(_search(logs, 0, len(logs), level, seed))
@@ -146,8 +146,8 @@ def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float
 def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
     """Return the p-value of a statistic: the share of permuted AR(1) series without a change that reach it.
 
-    `logs` are logarithms in order, `rho` is their autocorrelation. More draws are made for a smaller `level`; `seed` is
-    that of the draws.
+    `logs` are logarithms in order, `rho` is their autocorrelation. A smaller `level` needs more draws; `seed` seeds
+    them.
     """
     innovations = logs - logs.mean()
     innovations[1:] -= rho * (logs[:-1] - logs.mean())
@@ -430,7 +430,7 @@ def series_of(
 def _unfit(measure: Measure, run: RecordedRun, length: RecordedRun | None = None) -> str:
     """Return why a series of logarithms lacks a run; empty if it has it.
 
-    Maxima must be of a similar length as `length`, a run; None skips this check.
+    Maxima require a length similar to the run `length`, if given.
     """
     value = measure.of(run)
     if value is None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Signals that end a command: Ctrl-C, and those of schedulers, service managers and closed terminals.
+#: Signals that end a command: from Ctrl-C, schedulers, service managers and closed terminals.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Interval between checks for an interrupt, s.

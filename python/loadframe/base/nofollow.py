@@ -1,4 +1,4 @@
-"""Safe access to folders that another user can write, such as the folder of a node whose server runs as its own user.
+"""Safe access to folders that another user can write, such as a node's folder if its server runs as its own user.
 
 Every function works below a directory descriptor and follows no symbolic link there. The other user therefore cannot
 redirect a read, a write or a change of owner of a privileged process. FIFOs and devices are refused unopened.
@@ -137,7 +137,7 @@ def _wrong(place: Path, status: os.stat_result, wanted: str) -> BadInput:
 def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0o600) -> int:
     """Open a regular file in a folder, and return its descriptor; `place` is its path, for messages.
 
-    `descriptor` is the folder's; `flags` are those of `os.open`; a new file gets the mode. BadInput for anything else,
+    `descriptor` is the folder's; `flags` are as for `os.open`; a new file gets the mode. BadInput for anything else,
     for a hard link to a file of another user than the folder's, and for a name with `/`. FileNotFoundError if it is
     missing, without O_CREAT.
     """

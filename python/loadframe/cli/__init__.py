@@ -117,8 +117,8 @@ def _main(arguments: list[str] | None) -> int:
 def _run(arguments: list[str] | None) -> int:
     """Run a command and return its exit code; print a full disk or an unusable path as a message.
 
-    Other errors are printed as `_attempt` does. An unexpected error of `gate` is printed as a traceback; those of other
-    commands are raised. `arguments` None means those of the process.
+    Other errors are printed as `_attempt` does. An unexpected error is printed as a traceback for `gate`, and raised
+    for other commands. `arguments` None means the arguments of the process.
     """
     try:
         return _attempt(arguments)
@@ -156,8 +156,8 @@ def _unable(arguments: list[str] | None) -> ExitCode:
 def _attempt(arguments: list[str] | None) -> int:
     """Run a command and return its exit code; print expected errors (LoadframeError, out of memory) as messages.
 
-    `arguments` None means those of the process. Returns OUTPUT_CLOSED if the reader of standard output has closed it.
-    Other exceptions are raised, unless an interrupt is pending, which may have caused them.
+    `arguments` None means the arguments of the process. Returns OUTPUT_CLOSED if the reader of standard output has
+    closed it. Other exceptions are raised, unless an interrupt is pending, which may have caused them.
     """
     try:
         with interrupts.deferred():

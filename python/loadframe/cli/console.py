@@ -247,7 +247,7 @@ class _TimeLeft(ProgressColumn):
 def _words(progress: "PhaseProgress") -> str:
     """Return the figures of the last second and the number of errors so far as text.
 
-    With sources of events it omits documents: the engine's second ends at another time than that of the events.
+    With sources of events it omits documents: the seconds of the engine and of the events end at different times.
     """
     shows = progress.documents_throughput and not progress.sources
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if shows else ""

@@ -315,7 +315,7 @@ def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
 
 
 def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
-    """Return the number of machines for nodes: `requested`, by default those of the largest cluster.
+    """Return the number of machines for nodes: `requested`, by default the number for the largest cluster.
 
     It is 1 by default for an existing cluster. BadInput if the nodes do not fit on the `requested` number, if they
     would all run on the first rank's machine, or if an existing cluster has loopback addresses.
@@ -390,7 +390,7 @@ def _loadframe() -> str:
 
 
 def _write(path: Path, batch: Batch) -> str | None:
-    """Write the script; return the text of the former one, or None.
+    """Write the script; return the text of the script that it replaces, or None.
 
     BadInput if the file is not a script of this command, or cannot be written.
     """

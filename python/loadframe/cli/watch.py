@@ -119,7 +119,7 @@ def _serve(name: str | None, page: tuple[str, int]) -> None:
 def _polls(cluster: Cluster, limit: int | None) -> "Iterator[tuple[float, Look]]":
     """Yield the time, s since the epoch, and the metrics of each poll, one each second.
 
-    `limit` is the number of polls; None polls without end. The first poll has no rates and is left out.
+    `limit` is the number of polls, unlimited if None. The first poll lacks rates and is left out.
     """
     from loadframe.experiment.runner.node_samplers import samplers
     from loadframe.observe.observer import Live

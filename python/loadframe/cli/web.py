@@ -105,7 +105,7 @@ def published(
 ) -> Iterator["Publisher"]:
     """Publish the progress of a command, and serve the live page at `page`. `path` is the folder it writes.
 
-    `name` is that of its workload or experiment. Yields the publisher, to which the command passes its progress.
+    `name` is the name of its workload or experiment. Yields the publisher, to which the command passes its progress.
     BadInput on entry if the page or the metrics cannot be served.
     """
     from loadframe.live.feed import Relay

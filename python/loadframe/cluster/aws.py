@@ -34,7 +34,7 @@ _PROFILE = "issued"
 _ANSWER, _PROGRAM = 2.0, 60.0
 #: A key is renewed this long before it expires, s, or after half of its life.
 _BEFORE = 600.0
-#: Shortest wait for a renewal, and wait after one that failed, s.
+#: Shortest wait for a renewal, and wait after a failed one, s.
 _LEAST, _AGAIN = 0.5, 5.0
 #: Age from which a key's file was left by a killed process, s: no key of a role lives longer.
 _LEFT_OVER = 2 * 86_400

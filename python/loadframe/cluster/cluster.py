@@ -285,7 +285,7 @@ class Cluster(ClusterView):
     def name_at(addresses: Collection[str]) -> str | None:
         """Return the name of the running named cluster with one of these `host:port`; None if there is none.
 
-        A cluster whose state is unknown counts as running.
+        A cluster in an unknown state counts as running.
         """
         return named.at(addresses)
 
@@ -590,7 +590,7 @@ class Cluster(ClusterView):
         """Hold the locks for a change, against threads and other commands, and read the cluster's record.
 
         Waits for changes in progress; `report` gets a message if one is by another command. LoadframeError after
-        `stop`. BadInput for an attached cluster, and for one that another command has deleted.
+        `stop`. BadInput for an attached cluster, and for a cluster that another command has deleted.
         """
         spec = self._of_ours()
         lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
@@ -638,7 +638,7 @@ class Cluster(ClusterView):
         self._throttled = on
 
     def console(self) -> str | None:
-        """Return a command line that connects to the cluster; None without a name or password, or a console.
+        """Return a command line that connects to the cluster, or None without a name, a password or a console.
 
         It contains the path of the password file, not the password.
         """
@@ -665,7 +665,7 @@ class Cluster(ClusterView):
         self._node_table.write()
 
     def _stop_nodes(self) -> None:
-        """Stop all nodes, and then those that a change in progress has started meanwhile.
+        """Stop all nodes, and then the nodes that a change in progress has started meanwhile.
 
         Waits up to 60 s for the change. Removes the folder of a cluster without a name.
         """

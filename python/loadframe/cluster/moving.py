@@ -275,7 +275,7 @@ def _bring(
 
 
 def require_there(node: Node) -> None:
-    """Raise BadInput for a node whose folder is missing: it would start empty."""
+    """Raise BadInput if the folder of the node is missing: the node would start empty."""
     if node.machine and node.folder and not node.machine.call(files.exists, node.folder):
         raise _missing(node)
 

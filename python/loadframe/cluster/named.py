@@ -55,7 +55,7 @@ class SavedCluster:
 
     @property
     def unknown(self) -> list[str]:
-        """One sentence for each node whose state is unknown."""
+        """One sentence for each node in an unknown state."""
         return [node.unknown for node in self.nodes if node.unknown]
 
 
@@ -194,7 +194,7 @@ def load(name: str, known: Sequence[Node] = ()) -> SavedCluster | None:
     """Return a cluster from its record, or None if there is none, BadInput if the record is damaged.
 
     BadInput also if the cluster runs on another machine that shares the folder. Connects to the nodes' machines; for
-    those that are unreachable see `SavedCluster.unknown`. Machines and processes of `known` nodes are reused.
+    unreachable machines see `SavedCluster.unknown`. Machines and processes of `known` nodes are reused.
     """
     path = record_of(name)
     if other := _elsewhere(path):
@@ -294,7 +294,7 @@ def existing(name: str) -> SavedCluster:
 def at(addresses: Collection[str]) -> str | None:
     """Return the name of the cluster that serves one of these addresses now; None if there is none.
 
-    A cluster whose state is unknown counts as serving.
+    A cluster in an unknown state counts as serving.
     """
     for name in names():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, BadInput):
@@ -358,7 +358,7 @@ def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
 def passing_folder() -> Path:
     """Create and return a new folder for a cluster without a name.
 
-    Side effect: removes such folders that survived a crash of this machine, but not those of other machines.
+    Side effect: removes such folders that survived a crash of this machine, but not folders of other machines.
     """
     folder = identity.passing(token_hex(4))
     folders.make(folder.parent)

@@ -57,7 +57,7 @@ class NodeTable:
     def asked(self) -> list[Node]:
         """Running members that serve clients; all such members if none runs, so that errors name them.
 
-        In order of creation. Nodes that join, or have left, are no members.
+        In order of creation. Nodes that join, or have left, are not members.
         """
         serving = [node for node in self._nodes if node.serves and node.state not in (State.JOINING, State.LEFT)]
         return [node for node in serving if node.alive] or serving

@@ -239,7 +239,7 @@ def assign_endpoints(
 
     `machines` and `numbers` (None: companion) describe the processes, in the order of the result. If the nodes of a
     machine share one address, their ports differ, counting up from the spec's port if it has one. If each has its own
-    address, all use the same ports: those of the nodes in `present`, or new ones without any.
+    address, all use the same ports: the ports of the nodes in `present`, or new ones without any.
 
     `before` are the same processes at their last start. When they return to a running cluster, they keep their ports if
     these are free: the other nodes look for them there, and may need them for an election.
@@ -301,7 +301,7 @@ def _seats_on(
 def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Endpoint]:
     """Return endpoints with the same ports on `machines` with one address each, in their order.
 
-    The ports are those of the nodes in `present`, or new ones. BadInput if they are in use.
+    Nodes in `present` determine the ports; without any, they are new. BadInput if they are in use.
     """
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))

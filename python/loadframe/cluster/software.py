@@ -143,7 +143,7 @@ def _on_machines(
 def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Return the software of nodes: installed on the machine, else from the registry, or what it lacks from the vendor.
 
-    Downloads what is missing, including Java. BadInput if the server's user cannot access it.
+    Downloads missing software, including Java. BadInput if the server's user cannot access it.
     """
     # Lazy: commands that start nothing do not need these.
     from loadframe.cluster import artefacts, java, software_sources

@@ -59,7 +59,7 @@ def companions(node_table: NodeTable) -> dict[str, str]:
 
 
 def sharing(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return companion -> data node whose limits it shares."""
+    """Return companion -> data node with which it shares limits."""
     keepers = {node.shares: node.name for node in nodes if node.shares and node.number is not None}
     return {node.name: keepers[node.shares] for node in nodes if node.companion and node.shares in keepers}
 

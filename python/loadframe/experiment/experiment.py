@@ -447,7 +447,7 @@ def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -
 def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
     """Evaluate the expressions of the file and of the treatment's settings and parameters; return the values by name.
 
-    Names are those of factors, such as `with.documents`. A level of the treatment replaces the file's expression.
+    Names have the form of factors, such as `with.documents`. A level of the treatment replaces the file's expression.
     BadInput with the position of an expression without a valid value.
     """
     levels, values = expression_names(experiment, treatment), dict[str, int | float]()

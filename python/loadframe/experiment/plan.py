@@ -134,7 +134,7 @@ def plan(question: Question, budget: int | None) -> Plan:
 
     Simulates the design and alternatives to it, each with at most `budget` runs, if the experiment has a scaling curve;
     otherwise the plan has no designs. Designs with sizes above 1,024 are omitted. `budget` also limits the runs for the
-    effects; None is no limit. BadInput for a budget below 1.
+    effects; None: no limit. BadInput for a budget below 1.
     """
     if budget is not None and budget < 1:
         raise BadInput(

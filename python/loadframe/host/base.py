@@ -153,14 +153,14 @@ class Machine(Protocol):
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return `count` ports that are free at all of the addresses, by default at the machine's address.
 
-        Random ones; if `first` is given, those from `first` on. BadInput if too few are free, or one of the latter is
-        in use. The ports are not reserved.
+        They are random, or the ports from `first` on if given. BadInput if too few are free, or if a port from `first`
+        on is in use. The ports are not reserved.
         """
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
         """Return the name of the limiter (`cgroup v1`, ..., `none`), and why limits cannot be enforced, or None.
 
-        `folder` is the nodes' data folder; its disk is the one that is limited.
+        `folder` is the nodes' data folder; limits apply to its disk.
         """
 
     def server_user(self, named: bool = False) -> int | None:

@@ -325,7 +325,7 @@ class ContainerHost(LocalHost):
         return (EngineLimiter(self.runtime), None) if self.runtime.engine else super()._limiter
 
     def _limiters(self) -> tuple[Limiter, ...]:
-        """Return the limiters that earlier processes may have used: those of this machine, then all engines."""
+        """Return the limiters that earlier processes may have used: this machine's, then all engines."""
         engines = (EngineLimiter(runtime) for runtime in RUNTIMES if runtime.engine)
         return (*super()._limiters(), *engines)
 

@@ -224,7 +224,7 @@ class Limiter(Protocol):
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
         """Return the limits of a process that was started earlier, without creating anything.
 
-        `name` is that of its command, `folders` its recorded control groups by controller, and `folder` selects the
+        `name` is the name of its command, `folders` its recorded control groups by controller, and `folder` selects the
         disk.
         """
 

@@ -59,7 +59,7 @@ class LocalProcess:
     ) -> None:
         """Take the supervisor either as our child (`child`), or as the identity of an earlier one (`kept`).
 
-        `name` is that of the command, `pid` the id of the node's process, `group` its limits in force, `asked` the
+        `name` is the name of the command, `pid` the id of the node's process, `group` its limits in force, `asked` the
         requested ones, and `folder` its data folder. `link` is the name of the outer end of its link, if it has its own
         network.
         """
@@ -248,7 +248,7 @@ class LocalProcess:
 
 
 def _descendants(pid: int) -> list[Identity]:
-    """Return the descendants of a process, parents first, without those that end meanwhile."""
+    """Return the descendants of a process, parents first, without descendants that end meanwhile."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

@@ -254,8 +254,8 @@ class MpiHost(LentMachinesHost):
 def _selected_machines(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
     """Return the `requested` machines, or all with ranks, each with its number of slots, or None if not given.
 
-    If nodes must not share machines, that of rank 0 is left out. BadInput if none is left, and for a machine without
-    ranks.
+    If nodes must not share machines, the machine of rank 0 is left out. BadInput if none is left, and for a machine
+    without ranks.
     """
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))

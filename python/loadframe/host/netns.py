@@ -81,8 +81,8 @@ class NetnsHost(LocalHost):
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return ports without testing them, because in a new namespace all are free.
 
-        `count` random ports from 20000 to 31999, or those from `first` on; BadInput if one of the latter is out of
-        range.
+        They are `count` random ports from 20000 to 31999, or the ports from `first` on; BadInput if a port from `first`
+        on is out of range.
         """
         if first is None:
             return Random().sample(PORTS, count)
@@ -104,7 +104,7 @@ class NetnsHost(LocalHost):
     def _start_supervisor(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
         """Start a supervisor as on a local host, after its bridge is created and marked as used.
 
-        `path` is that of the log. Returns the supervisor and its first answer.
+        `path` is the path of the log. Returns the supervisor and its first answer.
         """
         # The lock keeps the bridge until the supervisor has attached its node.
         with _locked():

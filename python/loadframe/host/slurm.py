@@ -244,8 +244,8 @@ class SlurmHost(LentMachinesHost):
 def _selected_machines(allocation: Allocation, requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
     """Return the `requested` machines, or all of the job, each with its number of slots, or None if not given.
 
-    If nodes must not share machines with ranks, those of this step are left out. BadInput if none is left, and for a
-    machine outside the job.
+    If nodes must not share machines with ranks, the machines of this step are left out. BadInput if none is left, and
+    for a machine outside the job.
     """
     if requested:
         chosen = dict(parse(text) for text in requested)

@@ -48,7 +48,7 @@ def main() -> None:
     """Start the node and wait until the pipe closes or SIGTERM arrives; then stop the node and clean up.
 
     If the node ends, writes its exit status, and waits for the end of the pipe before it cleans up. After the input
-    line `keep`, the end of the node counts instead of that of the pipe.
+    line `keep`, the end of the node counts instead of the end of the pipe.
     """
     # Ctrl-C and a closed terminal are for loadframe. If it ends, the pipe closes.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
@@ -202,7 +202,7 @@ def _enter(namespace: int) -> None:
 
 
 def _check(failed: int, what: str) -> None:
-    """Raise OSError, with `what` in place of a file name, if `failed`, the result of a call of libc, is not 0."""
+    """Raise OSError, with `what` instead of a file name, if `failed`, the result of a call of libc, is not 0."""
     if failed:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
 

@@ -155,7 +155,7 @@ def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def not_recorded(folder: Path) -> BadInput:
-    """Return the error that a folder is neither a run nor an experiment; it names one that the folder contains."""
+    """Return the error that a folder is neither a run nor an experiment; it names one inside the folder."""
     remedy = f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}"
     # Hidden folders hold unfinished runs.
     for inside in ("[!.]*", "[!.]*/[!.]*"):

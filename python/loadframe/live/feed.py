@@ -46,9 +46,9 @@ class History:
     def add(self, record: Record) -> None:
         """Add a record under the next number, and drop records that it replaces or that exceed the limit of their kind.
 
-        A `command` replaces all records; a `run` the phase, answers, figures and events of the run before. Of kinds
-        without a limit only the last record is kept, of `answer` the last of each operation. `load` and `watched` share
-        the limit of figures.
+        A `command` replaces all records; a `run` the phase, answers, figures and events of the run before. For kinds
+        without a limit only the last record is kept, for `answer` the last of each operation. `load` and `watched`
+        share the limit of figures.
         """
         kind = record["kind"]
         if kind == "command":

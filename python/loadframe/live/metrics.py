@@ -184,7 +184,7 @@ class Metrics:
         """Set the counters, histograms and gauges of the current phase by its measures, and keep exemplars.
 
         The measures are totals since the phase began. The first measures of a new phase (another `number`) add the
-        totals of the phase before to those of ended phases.
+        totals of the phase before to the totals of ended phases.
         """
         if record["number"] != self._number:
             self._number = record["number"]

@@ -332,7 +332,7 @@ class _Records:
     def of(self, heard: list[Any]) -> list[Record]:
         """Return the records of the notifications `heard`, in order; samples in succession become one record.
 
-        Events between samples do not end the succession; their records come before that of the samples.
+        Events between samples do not end the succession; their records come before the record of the samples.
 
         Appends the current measures of the phase, if it has recorded another second or has spans. Notifications that
         are already records are passed on unchanged. Keeps the current run and phase for later calls.

@@ -275,8 +275,8 @@ class _Selected:
     def __init__(self, question: Question, order: str | None, interval: float) -> None:
         """Begin without rows.
 
-        `order` is the field by which documents are sorted, descending; None keeps the recorded order. `interval` is the
-        time between two rows of the collection, s; 0 if unknown.
+        `order` is the field by which documents are sorted, descending, or None for the recorded order. `interval` is
+        the time between two rows of the collection, s; 0 if unknown.
         """
         self._question, self._order, self._interval = question, order, interval
         self._time, self._field = question.time, question.field

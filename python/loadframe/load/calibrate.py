@@ -99,7 +99,7 @@ class Calibration:
     def save(self, cache: Path) -> Path | None:
         """Write the calibration to the cache folder, replacing an older one of the machine, and return the path.
 
-        None, without writing, for a quick calibration if the cache has one that is not quick: verdicts use only that.
+        Return None, without writing, for a quick calibration if the cache has a full one: verdicts use only a full one.
         BadInput if the cache cannot be written.
         """
         path = _path(cache, self.machine)

@@ -76,7 +76,7 @@ class Nearest:
     def homes(self, threads: int) -> list[int]:
         """Return each client's host, as an index into `hosts`, in the order of clients.
 
-        Client c belongs to worker c mod (ranks x `threads`), so `threads` must be that of `measure`.
+        Client c belongs to worker c mod (ranks x `threads`), so `threads` must be the same as for `measure`.
         """
         left = [[host for host, count in enumerate(row) for _ in range(count)] for row in self.clients]
         return [left[rank].pop(0) for rank in ranks_of(sum(map(len, left)), len(self.ranks), threads)]

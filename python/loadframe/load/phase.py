@@ -435,8 +435,8 @@ def validate_plan(plan: Mapping[str, Any]) -> None:
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send each operation of a plan once; return the request, answer and judgement of each, in the plan's order.
 
-    An operation that ingests events is only rendered; one that lacks a captured value is not sent. Secrets in requests
-    and in answers are masked: those with a telling name, and the credentials of the target. Errors as `_ask`.
+    An operation that ingests events is only rendered; an operation that lacks a captured value is not sent. Secrets in
+    requests and in answers are masked: those with a telling name, and the credentials of the target. Errors as `_ask`.
     """
     answers = _ask(plan, _engine.check)
     # Read after the answers, because a file of credentials can change meanwhile.

@@ -208,7 +208,8 @@ class HostSampler:
     def _is_disk(self, name: str) -> bool:
         """Return whether a block device is a disk: neither a partition nor a device with bytes that other disks count.
 
-        The latter are logical volumes, encrypted and RAID devices, which have `slaves`, and loop devices.
+        Other disks count the bytes of logical volumes, encrypted and RAID devices, which have `slaves`, and of loop
+        devices.
         """
         device = self._blocks / name.replace("/", "!")
         try:

@@ -184,7 +184,7 @@ class Observer:
 
 
 def _title(samplers: Sequence[Sampler]) -> str:
-    """Return the name for the thread of these samplers: the name of the one that waits for answers, or `system`.
+    """Return the name for the thread of these samplers: the name of the sampler that waits for answers, or `system`.
 
     `samplers` must not be empty.
     """

@@ -349,7 +349,7 @@ def _cpu_seconds(stat: Sequence[str]) -> float:
 def _network(pid: int) -> dict[str, float]:
     """Return the total bytes received and sent in a process's network namespace, without loopback, by metric.
 
-    From /proc/PID/net/dev, proc(5). Empty for this process's own namespace, and for one that cannot be read.
+    From /proc/PID/net/dev, proc(5). Empty for this process's own namespace, and for an unreadable one.
     """
     try:
         if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
@@ -477,8 +477,8 @@ def published_by(pid: int) -> Path | None:
 def seconds_stopped(content: bytes) -> float | None:
     """Return the time of garbage collection since the JVM's start, summed over its collectors, s.
 
-    `content` is that of an hsperfdata file. None if the magic number or the clock's frequency is missing; struct.error
-    or ValueError if the content is malformed.
+    `content` is the content of an hsperfdata file. Return None if the magic number or the clock's frequency is missing;
+    struct.error or ValueError if the content is malformed.
     """
     magic, *_, offset, entries = _PROLOGUE.unpack_from(content)
     if magic != _MAGIC:

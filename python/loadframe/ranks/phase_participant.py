@@ -32,7 +32,7 @@ class Reduction:
     def __init__(self, sources: Iterable[Hashable], add: Add) -> None:
         """`add` sums encoded values; all `sources` start at second 0."""
         self._add = add
-        #: Source -> second after the last one that it sent.
+        #: Source -> second after the last second that it sent.
         self._next: dict[Hashable, int] = dict.fromkeys(sources, 0)
         self._parts: dict[int, list[bytes]] = {}
 

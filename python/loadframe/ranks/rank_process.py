@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {"distances": distances}
 
 
 class Survey:
-    """One rank's part in a question: collects its own answer, and those of the ranks behind it."""
+    """One rank's part in a question: collects its own answer, and the answers of the ranks behind it."""
 
     def __init__(self, world: Wire, number: int, question: str, argument: Any) -> None:
         """Begin to answer a question of `QUESTIONS` in the background; `number` identifies the survey on all ranks."""
@@ -267,7 +267,7 @@ def _send_farewell(world: World) -> None:
     """
     world.send(0, {"kind": "farewell"})
     until = time.monotonic() + _FAREWELL
-    # MPI takes a rank that exits at once for one that crashed.
+    # MPI takes a rank that exits at once for a crashed rank.
     while time.monotonic() < until:
         world.receive()
         time.sleep(0.005)

@@ -150,7 +150,7 @@ def _text(text: str) -> str:
 
 
 def _members(text: str) -> str:
-    """Return a text with the values of JSON members masked whose names are secret, also in JSON within JSON."""
+    """Return a text with masked values of JSON members with secret names, also in JSON within JSON."""
     pieces, at = [], 0
     for name in _NAME.finditer(text):
         value = (_ESCAPED if name[1] else _VALUE).match(text, name.end())

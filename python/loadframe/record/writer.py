@@ -220,7 +220,7 @@ class RunWriter:
             self._write_json(schema.MANIFEST_FILE, manifest)
 
     def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
-        """Write the description of a phase whose load begins to its `folder`, for recovery if this process dies.
+        """Write the description of a phase to its `folder` when its load begins, for recovery if this process dies.
 
         Its keys include `phase` (the name) and `start` (s since the run began). LoadframeError if writing fails.
         """

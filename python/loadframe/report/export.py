@@ -126,7 +126,7 @@ def _listed(names: Iterable[str]) -> str:
 def bibliography(manifests: Sequence[Manifest]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
 
-    The day is that of the first of `manifests` with this version.
+    The day comes from the first of `manifests` with this version.
     """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -159,7 +159,7 @@ def _bibtex(text: str) -> str:
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`: pdf, svg or png.
 
-    Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. Of figures with the same name, only the
+    Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. If figures have the same name, only the
     last counts.
     """
     taken: set[str] = set()

@@ -81,7 +81,7 @@ def _unchanged_title(short: Sequence[bool]) -> str:
 def sentences(history: History) -> list[str]:
     """Return the answer: the changes, and the failed checks of the newest commit if a gate stopped it.
 
-    A gate stops a commit by a regression that nobody accepted.
+    A gate stops a commit by a regression that was not accepted.
     """
     stopped = [point.gate for point in _newest(history) if point.gate and not point.accepted]
     stopped = [gate for gate in stopped if gate.outcome == "regression"]

@@ -36,7 +36,7 @@ def _finite(text: str) -> str:
     return text.replace("∞", UNKNOWN)
 
 
-#: Stands in place of an interval that the load generator's bounds make unknown.
+#: Replaces an interval that the load generator's bounds make unknown.
 GENERATOR_LIMIT = "[generator limit]"
 
 

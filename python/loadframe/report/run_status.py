@@ -36,7 +36,7 @@ _BELOW_LIMITS = "short waits of the load generator, below the limits of the verd
 def trust(folder: RecordedExperiment) -> str:
     """Return sentences on the runs: how many the figures use, and how many are left out, bounded, at fault or repeated.
 
-    Adds what changed on the machine or in Loadframe between sessions.
+    Adds changes of the machine or of Loadframe between sessions.
     """
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
     bounded = sum(run.bounded for run in folder.used)
@@ -241,7 +241,7 @@ def bounds_of(run: Run) -> list[str]:
 def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
     """Return (cause, remedy) for each rule among the reasons of a verdict, in order of first appearance.
 
-    Both are those of the rule's most severe reason. The cause also names the other phases.
+    Both come from the rule's most severe reason. The cause also names the other phases.
     """
     by_code: dict[str, list[RecordedReason]] = {}
     for reason in reasons:

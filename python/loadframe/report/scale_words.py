@@ -122,7 +122,7 @@ def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
 def _time_text(value: float | None, low: float | None) -> str:
     """Write the response time `value`, s; a dash for None.
 
-    Write `at most ...` if the load generator's delays leave it open down to a smaller `low`, s; None is no bound.
+    Write `at most ...` if the load generator's delays leave it open down to a smaller `low`, s; None: no bound.
     """
     return f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
 

@@ -465,7 +465,7 @@ def cheapest_answers(
 ) -> tuple[list[str], dict[str, Any]]:
     """Return sentences on the cheapest configuration for each load, and keys of the JSON document.
 
-    The keys are `within` for one load, and else `within_at`, a list. Of more than 12 loads, the first 12 have
+    The keys are `within` for one load, and else `within_at`, a list. If there are more than 12 loads, the first 12 have
     sentences, and a sentence gives the number of the others.
     """
     answers = [(load, *within_text(prices, entries)) for load, entries in by_load(folder.description, costs)]

@@ -62,7 +62,7 @@ def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) ->
 
 
 def effect_text(contrast: Contrast) -> str:
-    """Write an effect as a ratio (1 is no effect) with its 95 % interval, or the ratio alone if that is not finite.
+    """Write an effect as a ratio (1: no effect) with its 95 % interval, or the ratio alone if that is not finite.
 
     If failed runs leave an end open, write the other end: `below 1.2`, `above 0.8`, or `unknown` if neither is known.
     """

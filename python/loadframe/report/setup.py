@@ -71,7 +71,7 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
 def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
     """Return the facts of an experiment in five groups: Design, Machine, Store, Workload and Versions.
 
-    Store has the stores of all runs; Machine, Workload and Versions are those of the run `example`. Without it, return
+    Store has the stores of all runs; Machine, Workload and Versions describe the run `example`. Without it, return
     only Design.
     """
     return [
@@ -94,7 +94,7 @@ def clusters_text(stores: Iterable[RecordedStore]) -> str:
 
 
 def _listed(texts: Iterable[str | None]) -> str:
-    """Join the distinct texts with semicolons; of more than four, the first three and the number of the others.
+    """Join the distinct texts with semicolons; if more than four, the first three and the number of the others.
 
     None and empty texts are left out.
     """

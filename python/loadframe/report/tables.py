@@ -72,7 +72,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first `names` columns hold words, the rest numbers.
+    """A table with words in the first `names` columns and numbers in the rest.
 
     In a section of a page, `figures` stand above the table. CSV files have the rows of `data` instead, if given.
     """
@@ -119,7 +119,7 @@ def bounded_seconds_cell(value: float | None, low: float | None) -> Cell:
 def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
     """Return a cell for a share of one as a percentage with `digits` decimals; a dash for None.
 
-    More decimals are written if the text would otherwise equal that of `limit`, also a share.
+    More decimals are written if the text would otherwise equal the text of `limit`, also a share.
     """
     if share is None:
         return Cell("–", small, number=Number(None, "%"))

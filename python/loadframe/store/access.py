@@ -384,7 +384,7 @@ def first_answer(
 ) -> Answer:
     """Return the result of `ask` for the first address that answers; if none does, raise the last exception.
 
-    `ask` gets one of the `addresses`, of which there must be one at least. `unanswered` are the exceptions for a node
+    `ask` gets one of the `addresses`, which must not be empty. `unanswered` are the exceptions for a node
     that did not answer, `unsent` those for a request that was not sent. A request that changes something is not
     `repeatable`, because the node may still carry it out. It goes to the next address only after an `unsent` exception.
     """

@@ -536,7 +536,9 @@ fn impossible_sources_are_refused_before_reading() {
     assert!(said(&ingesting(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"))).contains("/nowhere/at/all"));
     let mut plan = ingesting(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"));
     (plan["ranks"], plan["threads"]) = (json!(2), json!(4));
-    assert!(said(&plan).contains("3 workers are too few for 2 ranks with 4 threads each: give 5 or more"));
+    assert!(
+        said(&plan).contains("3 workers are too few for 2 ranks with 4 threads: give 5, so that every rank has one")
+    );
     let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted"));
     plan["operations"]["take_in"] = json!({"something": "else"});
     assert!(said(&plan).contains("does not ingest events"));

@@ -235,7 +235,7 @@ class Capacities:
 
 
 def read_capacities(path: Path) -> Capacities:
-    """Return the analysis of a capacity experiment's folder; BadInput if it is no experiment or is broken.
+    """Return the analysis of a capacity experiment's folder; BadInput if it is not an experiment or is broken.
 
     KeyError or TypeError for an experiment of another kind.
     """
@@ -273,8 +273,8 @@ def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, An
 def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
     """Return the judgement of a run folder; it is cached, since the folder's content is final.
 
-    `phases` are the measured phases; `rate` (1/s) is None for a number of users. BadInput if the folder is no complete
-    run.
+    `phases` are the measured phases; `rate` (1/s) is None for a number of users. BadInput if the folder is not a
+    complete run.
     """
     return judge(Run(path), slo, phases, rate)
 

@@ -60,7 +60,7 @@ class Demand:
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
     """Return the fit of capacity over nodes and None, or None and the reason why a fit is impossible.
 
-    Each search is one observation; `seed` is that of the resampling. Searches try the same rates, so they share an
+    Each search is one observation; `seed` seeds the resampling. Searches try the same rates, so they share an
     error that their differences do not show; it widens the intervals.
     """
     # Imported here because it takes a second, and the search for rates imports this module.
@@ -109,7 +109,7 @@ def demand(
 ) -> Demand:
     """Return the number of nodes that sustain a rate (1/s), by measured capacities and the fitted curve.
 
-    `words` is the load in words, for sentences. `codes` are those of the warnings about the capacities: some of
+    `words` is the load in words, for sentences. `codes` are the codes of the warnings about the capacities: some of
     them, like an inconclusive fit, leave only measured numbers of nodes as answers.
     """
     doubts = [doubt for code, doubt in _DOUBTS.items() if code in codes]

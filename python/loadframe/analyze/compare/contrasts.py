@@ -31,9 +31,9 @@ from loadframe.base.errors import BadInput
 class ContrastValues:
     """Both groups' values in a measure, and their ratio; None if a group lacks a positive value.
 
-    `means` has the mean of each group that has values: of shares of failures the arithmetic mean, else by the method of
-    the ratio. `bounds` are those of both groups by the load generator. `without_logarithm` counts, by group label, the
-    runs excluded from the ratio because their value is 0.
+    `means` has the mean of each group that has values: the arithmetic mean for shares of failures, else the mean by the
+    method of the ratio. `bounds` are both groups' bounds by the load generator. `without_logarithm` counts, by group
+    label, the runs excluded from the ratio because their value is 0.
     """
 
     first: tuple[float, ...]
@@ -330,7 +330,7 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
 
 
 def of_one_length(measure: Measure, first: Group, second: Group) -> tuple[Group, Group]:
-    """Return both groups without valid runs whose length differs from that of the second group's typical run.
+    """Return both groups without valid runs that differ in length from the second group's typical run.
 
     Only for maxima; other measures leave both groups as they are. A first group with no other valid runs stays whole:
     `Contrast.short` then says which side is too short.
@@ -423,7 +423,7 @@ def _conditions(
 ) -> list[Finding]:
     """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved.
 
-    `intended`: the load is what the groups compare, so its differences cause no warning. `session_spread` is the
+    `intended`: the groups differ in load on purpose, so that causes no warning. `session_spread` is the
     assumed standard deviation of sessions, which the warning about one session each names.
     """
     warnings: list[Finding] = []

@@ -131,7 +131,7 @@ class Measure:
         return False
 
     def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
-        """Return for each side what makes its maxima too small: `fewer requests`, `less time`; empty if nothing does.
+        """Return for each side why its maxima are too small: `fewer requests` or `less time`; empty if they are not.
 
         The other side has more than 1.3 times as much on average. Only maxima depend on the length. Sides without a
         value are not shorter.

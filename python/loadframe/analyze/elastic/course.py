@@ -155,10 +155,10 @@ class Course:
     """Figures by whole second: throughput of all operations, response times of the main operation.
 
     Second i covers `start` + i to `start` + i + 1. Throughput is in the unit of `rate`; if the phase ingests events, it
-    counts only these. Response times cover the requests answered in a second and those that waited throughout it, with
-    their waiting time so far. `quiet` marks seconds without any due request, `unasked` those without one of the main
-    operation. `missing` is the number of unserved replicas over time, if the store reports it. `left` is the amount
-    still to be moved, in `unit`, as the change reported it.
+    counts only these. Response times cover the requests answered in a second and the requests that waited throughout
+    it, with their waiting time so far. `quiet` marks seconds without any due request, `unasked` those without one of
+    the main operation. `missing` is the number of unserved replicas over time, if the store reports it. `left` is the
+    amount still to be moved, in `unit`, as the change reported it.
     """
 
     start: float
@@ -263,7 +263,7 @@ def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
             members = -len(nodes - dead)
             leaving -= nodes
         elif event.kind == FAILED:
-            # A node whose data could not be moved stays.
+            # A node stays if its data could not be moved.
             served = len(leaving)
             leaving.clear()
         elif event.kind == KILLED:

@@ -245,9 +245,9 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
 def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
     """Return the available measures of a change by name; see `repeated.MEASURES` for titles and units.
 
-    `window` is the length of the reference windows, s. Without levels these are times of events, moved data and those
-    of `service`. Sums run over the disturbed seconds of the course, or over those of another run (`during`). If the
-    load generator limited the run, values have bounds.
+    `window` is the length of the reference windows, s. Without levels these are times of events, moved data and the
+    measures of `service`. Sums run over the disturbed seconds of the course, or of another run (`during`). If the load
+    generator limited the run, values have bounds.
     """
     instants = _instants(course, change)
     values = instants | _moved(course, change) | service(course, change)
@@ -397,8 +397,8 @@ def _debts(
 def _joined(course: Course, change: ChangeInRun) -> float:
     """Return the time at which the last node had joined, s since the change began; 0 if none joined.
 
-    Unlike `join_delay`, it is known if other nodes never joined: those that did changed the level. 0 also for changes
-    that remove nodes or act on others.
+    Unlike `join_delay`, it is known even if some nodes never joined, because the other nodes changed the level. 0 also
+    for changes that remove nodes or act on others.
     """
     events = _events_during(course, change)
     # Nodes that join while others leave, or during an action on others, belong to another step.
@@ -410,7 +410,7 @@ def _joined(course: Course, change: ChangeInRun) -> float:
 def _joins(events: Sequence[Event]) -> list[float]:
     """Return the times at which nodes joined; without any, those at which restarted nodes had their data.
 
-    Times are those of the events, s since the measured window began, in the order of `events`.
+    Times are in s since the measured window began, in the order of `events`.
     """
     joined, restarted = ([event.time for event in events if event.kind == kind] for kind in (JOINED, RESTARTED))
     # A restarted node with its data counts as joined and waits for no data.
@@ -508,7 +508,7 @@ def _actions(events: Sequence[Event]) -> set[str]:
 def _adds(events: Sequence[Event]) -> bool:
     """Return whether the change was to add or start a node.
 
-    A requested node is that of another step if the change has another action.
+    A requested node belongs to another step if the change has another action.
     """
     actions = _actions(events)
     return bool(actions & {"add", "start"}) or (not actions and any(event.kind == REQUESTED for event in events))

@@ -72,8 +72,8 @@ def detectable(
     """Return the smallest worsening that is found with a probability of 0.8; infinite if there is none.
 
     It is a share of the baseline, as is `least`, the least effect that counts. `error` is the standard error of the log
-    ratio, `freedom` its degrees of freedom, `level` that of the one-sided test. `higher_is_better`: a worsening is a
-    fall of the measure.
+    ratio, `freedom` its degrees of freedom, `level` the level of the one-sided test. `higher_is_better`: a worsening is
+    a fall of the measure.
     """
     if freedom <= 0 or not math.isfinite(error):
         return math.inf
@@ -106,7 +106,7 @@ def runs_needed(
     most: int,
     higher_is_better: bool = False,
 ) -> int | None:
-    """Return the fewest runs of each side, from 2, that find a worsening with a probability of 0.8; None above `most`.
+    """Return the fewest runs per side, from 2, that find a worsening with a probability of 0.8, or None above `most`.
 
     `error` (of the log ratio) and `freedom` are those of `runs`, the runs of both sides; None also if they leave no
     degrees of freedom. The variance falls with the number of runs, and the degrees of freedom grow with it. `worsening`

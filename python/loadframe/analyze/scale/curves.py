@@ -194,7 +194,7 @@ def phase_curves(
 ) -> PhaseCurves:
     """Return the analysis of one phase over runs that differ in nodes and clients only.
 
-    `others` are the levels of the other factors, `seed` is that of the resampling. `scaling` is `weak` if data grow
+    `others` are the levels of the other factors, and `seed` seeds the resampling. `scaling` is `weak` if data grow
     with the nodes. `attempts` are earlier attempts in which the store failed. `operation` is the operation of the
     response times.
     """
@@ -267,8 +267,8 @@ def _curve(
     """Return the curve over nodes or clients (`over`) with its fit, or with the reason if a fit is refused.
 
     `size` returns the size of a point: its nodes or clients. `nodes` is the number of nodes of a curve over clients.
-    `seed` is that of the resampling; `scaling` is `weak` if data grow with the size. Runs whose throughput has no upper
-    bound are left out.
+    `seed` seeds the resampling; `scaling` is `weak` if data grow with the size. Runs without an upper bound of
+    throughput are left out.
     """
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
@@ -291,7 +291,7 @@ def _fit_within_bounds(
     """Return the fit of the throughputs, with intervals that also cover fits of their upper bounds.
 
     `used` are the points of the throughputs. Upper bounds are fitted at all sizes, at the larger and at the smaller
-    ones. `options` are those of `fit`. BadInput if the fits disagree on the model or on the peak, or if a fit is
+    ones. `options` go to `fit`. BadInput if the fits disagree on the model or on the peak, or if a fit is
     impossible.
     """
     fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
@@ -365,7 +365,7 @@ class PointOver:
     rate: Estimate | None  #: 1/s
     response: Estimate | None  #: s, the median response time of the main operation
     failed: int = 0  #: runs in which the store failed
-    included: int = 0  #: those of them in the figures: valid runs, such as after the loss of a node
+    included: int = 0  #: failed runs in the figures: valid ones, such as after the loss of a node
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Law:
     def speedup(self, nodes: float, fewest: float = 1.0) -> Estimate:
         """Return the law's ratio of throughput on `nodes` nodes to that on the fewest.
 
-        The interval follows from that of the parameters; it is 0 to infinity if the serial share is unbounded.
+        The interval follows from the intervals of the parameters; it is 0 to infinity if the serial share is unbounded.
         """
         value = self._ratio(self.model.point.theta, nodes, fewest)
         if len(self.model.parameters) > 2:

@@ -136,7 +136,7 @@ def points(
 ) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, including unusable runs, in their order.
 
-    `operation` is the one that represents the response times; without it, they are unknown. `rate` is requests or
+    `operation` provides the response times; without it, they are unknown. `rate` is requests or
     documents per second.
     """
     points = []
@@ -265,7 +265,7 @@ _RIVALS = 2.5
 def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
     """Return the treatment with the highest lower bound of throughput; ties are decided by the mean.
 
-    The highest mean would too often be that of a single lucky run.
+    The highest mean would too often come from a single lucky run.
     """
     return max(treatments, key=lambda treatment: (treatment.throughput.low, treatment.throughput.value))
 

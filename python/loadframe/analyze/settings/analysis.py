@@ -93,7 +93,7 @@ class Settings:
 
 
 def read_settings(path: Any) -> Settings:
-    """Return the analysis of a settings experiment's folder; BadInput if it is no experiment or is broken.
+    """Return the analysis of a settings experiment's folder; BadInput if it is not an experiment or is broken.
 
     KeyError for an experiment of another kind.
     """

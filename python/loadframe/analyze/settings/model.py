@@ -86,8 +86,8 @@ def aliases(
     """Return the interactions of two and three factors that are aliased with each estimated term.
 
     The alias matrix (X'X)^-1 X'Z of Box and Wilson, "On the experimental attainment of optimum conditions" (Journal of
-    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. Parts
-    up to 0.05 are left out. Empty for factors of more than two levels.
+    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z the columns of the others.
+    Parts up to 0.05 are left out. Empty for factors of more than two levels.
     """
     distinct = np.unique(rows, axis=0)
     factors = [index for index in range(len(levels)) if levels[index] > 1]
@@ -196,8 +196,8 @@ class Data:
 def fit_model(data: Data) -> EffectsModel:
     """Return the fit of main effects and of the interactions that the design can estimate.
 
-    Effects that the existing runs do not determine are omitted, for example those of a factor with one level in all
-    runs, or with levels that differ only between blocks.
+    Effects that the existing runs do not determine are omitted, for example the effects of a factor with one level in
+    all runs, or with levels that differ only between blocks.
     """
     balanced = not data.alone
     terms = estimable_terms(data.rows, data.levels, balanced=balanced)

@@ -377,7 +377,7 @@ def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
 def _requests(judged: JudgedPhase) -> Iterator[Finding]:
     """Yield findings about operations without requests, with over 1 % failures, or over 0.1 % dropped requests.
 
-    Requests without an answer at the end count as failures. In a phase with users, who may skip operations, an
+    Requests without an answer at the end count as failures. Users may skip operations, so in a phase with users an
     operation may lack requests if another one has some.
     """
     phase = judged.summary

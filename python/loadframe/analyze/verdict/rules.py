@@ -90,13 +90,13 @@ RULES: dict[str, "ValidityRule"] = {}
 class ValidityRule(Rule):
     """A reason for which a run is invalid. It registers itself in `RULES`; a code may not be used twice.
 
-    `judged_if_disturbed`: whether it also applies to runs whose cluster was changed on purpose. `severity` names the
+    `judged_if_disturbed`: whether it also applies to runs with deliberate changes of the cluster. `severity` names the
     figure by which the worst of several findings is chosen: the largest, or with `-NAME` the smallest. `failure` is
     the kind of the store's failure, if it is one.
 
-    `shifts` says, for answers from several runs, what shifted their figures in one direction. Repeated runs with the
-    same shift agree, so their variation does not show it. It is None for incidents that vary from run to run, for
-    results that answers count themselves (failures, an unachieved rate), and for rules that exclude the run.
+    `shifts` names, for answers from several runs, the cause that shifted their figures in one direction. Repeated runs
+    with the same shift agree, so their variation does not show it. It is None for incidents that vary from run to run,
+    for results that answers count themselves (failures, an unachieved rate), and for rules that exclude the run.
     """
 
     # The defaults are the gravest: an unknown reason must not turn into a result.
@@ -253,8 +253,8 @@ def _lag_remedy(
     """Return a remedy for each cause of lag, or for other processes if no cause is known.
 
     `others`, `stolen` and `busiest` are shares: of the machine for other programs, of processor time that the
-    hypervisor took, and of a core for the busiest generator thread. `cpus` is the number of logical CPUs, `threads`
-    that of the generator's threads.
+    hypervisor took, and of a core for the busiest generator thread. `cpus` is the number of logical CPUs, `threads` the
+    number of the generator's threads.
     """
     remedies = {
         "others": "stop other programs on this machine",

@@ -129,7 +129,7 @@ def generator_figures(
 ) -> GeneratorFigures:
     """Return the generator's figures in the measured window of the phase that `outcome` describes.
 
-    Shares of CPU, waiting and stalls are those of the worst worker or rank. `series` has the rows of this phase only.
+    Shares of CPU, waiting and stalls come from the worst worker or rank. `series` has the rows of this phase only.
     `ceiling` is the calibrated rate of one worker, requests/s; None if unknown.
     """
     start = outcome["offset"] + outcome["warmup"]
@@ -299,7 +299,7 @@ def done_in_window(
 ) -> float | None:
     """Return requests done in a window divided by requests due in it; None if none was due or it is too short.
 
-    `rows` are those of the series, warm-up included. The window begins after `warmup` s and lasts `measured_for` s.
+    `rows` come from the series, warm-up included. The window begins after `warmup` s and lasts `measured_for` s.
     `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s.
 
     Some requests are in flight at the end of any window. If one response time, or the variation of their number,
@@ -334,8 +334,8 @@ def done_in_window(
 def _in_flight(rows: pa.Table, measured_for: float) -> float:
     """Return the mean requests in flight if each takes its operation's normal response time, by Little's law.
 
-    The normal one is the shortest median of a second, which a backlog or a cold start does not lengthen. `rows` are
-    those of the series, `measured_for` is the length of the window, s, above 0.
+    The normal one is the shortest median of a second, which a backlog or a cold start does not lengthen. `rows` come
+    from the series, `measured_for` is the length of the window, s, above 0.
     """
     answered = rows.filter(pc.and_(pc.equal(rows["segment"], "measure"), pc.is_valid(rows["response_p50"])))
     keys = [name for name in ("stream", "operation") if name in rows.column_names]
@@ -347,7 +347,7 @@ def _in_flight(rows: pa.Table, measured_for: float) -> float:
 def _done_later(rows: pa.Table, warmup: float) -> Array:
     """Return by row which share of the requests due in the warm-up's last, partial second was done after it.
 
-    `rows` are those of the series; the warm-up lasts `warmup` s. It is assumed that requests are done evenly until one
+    `rows` come from the series; the warm-up lasts `warmup` s. It is assumed that requests are done evenly until one
     response time after the warm-up, or until the second is over.
     """
     begun = warmup - math.floor(warmup)

@@ -20,10 +20,10 @@ Econometrics 29, 1985). Slow seconds cluster, so the variance is the larger of t
 correlation of the weighted residuals, one from eight stretches of the run. Student's t has the effective number of
 seconds, less the coefficients.
 
-If documents grew at an even rate, their effect cannot be separated from that of time: the slope then covers all changes
-over time. If time explains at most nine tenths of the documents' variance, time is a second regressor. This decision
-uses the documents only and not the response times, so the interval keeps its coverage. benchmarks/simulate_growth.py
-simulates it.
+If documents grew at an even rate, their effect cannot be separated from the effect of time: the slope then covers all
+changes over time. If time explains at most nine tenths of the documents' variance, time is a second regressor. This
+decision uses the documents only and not the response times, so the interval keeps its coverage.
+benchmarks/simulate_growth.py simulates it.
 """
 
 import math

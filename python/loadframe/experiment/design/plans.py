@@ -139,7 +139,7 @@ def _without(treatment: Mapping[str, Level], state: Mapping[str, Level]) -> dict
     return {name: level for name, level in treatment.items() if name not in state}
 
 
-#: Factors whose levels are bytes, or bytes/s.
+#: Factors with levels in bytes, or bytes/s.
 _SIZES = ("store.limits.memory", "store.limits.disk.read", "store.limits.disk.write")
 
 

@@ -121,7 +121,7 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
     check_existing(experiment)
     kind.check(experiment)
     if file.prices and isinstance(file.prices.slo, SloEntry):
-        # Costs are those of the first measured phase.
+        # Costs are calculated for the first measured phase.
         check_slo(experiment, file.prices.slo, ("prices", "slo"), measured[:1])
     check_expressions(experiment)
     if file.published:

@@ -48,8 +48,8 @@ def loaded(
     after = with_levels(before, clients, rate, phase)
     if isinstance(entry.rate, RateShare):
         # A capacity counts requests, and a rate groups and journeys.
-        (each,) = {now.per_arrival for then, now in zip(before, after, strict=True) if now is not then}
-        after = with_levels(before, clients, entry.rate.share * capacity / each, phase)
+        (requests,) = {now.per_arrival for then, now in zip(before, after, strict=True) if now is not then}
+        after = with_levels(before, clients, entry.rate.share * capacity / requests, phase)
     spaced = with_arrivals(after, arrivals)
     return tuple(
         stream if now is then else stream.model_copy(update=more)

@@ -323,8 +323,8 @@ class Director(RunHook):
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
         """Change the cluster, and record the start and the end, failure or interruption as events.
 
-        Errors of Loadframe are recorded and not raised; one that is not the store's is a deviation, too. If the run is
-        over, nothing changes.
+        Errors of Loadframe are recorded and not raised; errors that are not the store's are deviations, too. If the run
+        is over, nothing changes.
         """
         words = change_text(step)
         if self._over.is_set():

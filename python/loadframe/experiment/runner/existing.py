@@ -255,7 +255,7 @@ class ExistingClusters:
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
 
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
-        """Drop the collections of earlier runs, then create and fill those of a run; write the ledger.
+        """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
         With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
         that they exist. LoadframeError if it fails.

@@ -182,7 +182,7 @@ class ExistingCluster:
         return self.cluster
 
     def intact(self, session: Session) -> bool:
-        """Return whether the ledger's collections are those of the session and have the documents that were loaded.
+        """Return whether ledger and session have the same collections, with the documents that were loaded.
 
         False if the store does not answer.
         """

@@ -64,7 +64,7 @@ class Deadline:
     """Time limit of this command; `ends` is the wall-clock end, s since the epoch, or None for no limit."""
 
     def __init__(self, ends: float | None, owner: str = "") -> None:
-        """Start with no recorded run. `ends` is the wall-clock end, s since the epoch; None is no limit.
+        """Start with no recorded run. `ends` is the wall-clock end, s since the epoch; None: no limit.
 
         `owner` names the limit in messages, such as `job 17 of Slurm`.
         """

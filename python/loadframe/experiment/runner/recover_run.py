@@ -105,7 +105,7 @@ def _seconds_of(
 ) -> int:
     """Return the length of a stream with its warm-up, s, from its entry in its phase of the manifest, and its rows.
 
-    `rows` are those of `series.csv`, and `seconds` is the number of recorded seconds. Seconds without a request have no
+    `rows` come from `series.csv`, and `seconds` is the number of recorded seconds. Seconds without a request have no
     row: a stream without a fixed number of requests lasts longer than its rows, as at a low rate.
     """
     if "duration" not in stream.get("stop", ()) and stream.get("stop") != "ended":

@@ -25,8 +25,8 @@ _SHARE, _TOGETHER = 0.1, 0.5
 class WindowControl:
     """Chooses the end of the warm-up and of the window from the seconds that a phase has recorded.
 
-    Call it with the number of recorded seconds and the first second that it may choose. `result` describes what it
-    chose, for the outcome.
+    Call it with the number of recorded seconds and the first second that it may choose. `result` describes the choice,
+    for the outcome.
     """
 
     def __init__(self, phase: ResolvedPhase, folder: Path, report: Callable[[str], None]) -> None:

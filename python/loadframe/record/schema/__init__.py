@@ -326,7 +326,7 @@ HISTOGRAMS_FILE = "histograms.hlog"
 #: Only in runs with `samples`.
 SAMPLES_FILE = "samples.parquet"
 MEMBERS = (MANIFEST_FILE, SUMMARY_FILE, SERIES_FILE, TELEMETRY_FILE, EVENTS_FILE, HISTOGRAMS_FILE)
-#: Name of the folder of a run that is still recorded, or whose process was killed.
+#: Name of the folder of a run that is still recorded, or that was left by a killed process.
 PARTIAL = re.compile(r"\.(?P<run>.+)\.partial-(?P<host>.+)-(?P<boot>[0-9a-f]{8})-(?P<unique>[0-9a-f]{12})")
 
 __all__ = [

@@ -43,8 +43,8 @@ _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: the capacity of each treatment, and the nodes for each demand.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. KeyError or TypeError
-    for another kind.
+    `bands` are the bounds of latency buckets, s. BadInput if it is not an experiment, or is broken. KeyError or
+    TypeError for another kind.
     """
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)

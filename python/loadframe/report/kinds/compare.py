@@ -321,8 +321,8 @@ def _table(comparison: Comparison) -> TerminalTable:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: ratios, tests and warnings.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, is broken, or has nothing to compare.
-    KeyError for another kind.
+    `bands` are the bounds of latency buckets, s. BadInput if it is not an experiment, is broken, or has nothing to
+    compare. KeyError for another kind.
     """
     folder = read_experiment(path)
     comparison = compare_variants(folder)

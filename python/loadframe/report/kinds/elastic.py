@@ -451,7 +451,7 @@ def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: the measures of each transition.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
+    `bands` are the bounds of latency buckets, s. BadInput if it is not an experiment, or is broken. Its kind is not
     checked.
     """
     elasticity = read_elasticity(path)

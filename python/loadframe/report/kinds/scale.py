@@ -335,7 +335,7 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: curves, fits and speed-ups.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. Its kind is not
+    `bands` are the bounds of latency buckets, s. BadInput if it is not an experiment, or is broken. Its kind is not
     checked.
     """
     sweep = read_sweep(path)

@@ -485,8 +485,8 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on the experiment in a folder: effects, ranking and confirmation.
 
-    `bands` are the bounds of latency buckets, s. BadInput if it is no experiment, or is broken. KeyError for another
-    kind.
+    `bands` are the bounds of latency buckets, s. BadInput if it is not an experiment, or is broken. KeyError for
+    another kind.
     """
     settings = read_settings(path)
     prices = Prices.of(settings.folder.description)

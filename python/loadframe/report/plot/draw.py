@@ -532,7 +532,7 @@ def _text(
     """Return the SVG element of a text, escaped here, at a point in pixels.
 
     `anchor` is start, middle or end. `turn` is an angle in degrees, clockwise, and the center of the rotation in
-    pixels. `size` is in pixels; an empty `color` is that of the figure.
+    pixels. `size` is in pixels; an empty `color` selects the color of the figure.
     """
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     if turn:

@@ -34,7 +34,7 @@ class LineStyle:
 class Mark:
     """Style of a point; the diameter is in pixels.
 
-    Symbols beside those of `SYMBOLS`: "triangle-left", "triangle-right", "plus", "x", "bar" and "pentagon".
+    Symbols besides `SYMBOLS`: "triangle-left", "triangle-right", "plus", "x", "bar" and "pentagon".
 
     A hollow point has only an outline.
     """

@@ -54,7 +54,7 @@ def forest(
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
-    the plot's identifier, `title` that of the axis. Ratios that are not positive and finite are left out.
+    the plot's identifier, `title` the title of the axis. Ratios that are not positive and finite are left out.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
@@ -102,7 +102,7 @@ def _intervals(
     """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis.
 
     `rows` are the y and effect of each row, and `limits` the ends of the axis, which is `logarithmic` or linear. A low
-    end of 0 or less and an infinite high end are unknown. `color` is that of arrows.
+    end of 0 or less and an infinite high end are unknown. `color` is the color of arrows.
     """
     known: list[tuple[float, float, float]] = []
     unknown: list[tuple[float, float, float]] = []

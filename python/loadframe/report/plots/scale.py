@@ -383,7 +383,7 @@ def _runs(
 ) -> Trace:
     """Return a trace with a mark for each run: throughput at `size(point)`, which counts `over` such as clients.
 
-    `unit` is that of throughputs, `name` the entry in the legend.
+    `unit` is the unit of throughputs, `name` the entry in the legend.
     """
     return Trace(
         [size(point) for point in points],

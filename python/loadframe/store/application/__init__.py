@@ -31,7 +31,7 @@ from loadframe.store.web import UnansweredError, Web
 
 #: HTTP timeout, s.
 _TIMEOUT = 10.0
-#: Name and role of the load balancer. The role of a store's process is its kind, that of an instance is empty.
+#: Name and role of the load balancer. The role of a store's process is its kind, the role of an instance is empty.
 BALANCER = "balancer"
 #: Settings of every application, with their defaults.
 _OWN: Mapping[str, Any] = {"store": "", "balance": "roundrobin", "balancer_threads": 1}
@@ -313,7 +313,7 @@ class Application(Store):
         self._connect(members, front, tiers, watch)
 
     def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
-        """Return the store of that kind, logged in with its user and password in `environment` if they are there.
+        """Return the store of that kind, logged in with its user and password in `environment`, if given.
 
         `address` is its first node. The store of an address is kept, so that its connections stay open; new credentials
         replace it.

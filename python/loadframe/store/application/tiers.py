@@ -153,7 +153,7 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
 def digest(texts: Mapping[str, str], *further: str) -> str:
     """Return an identifier of 8 hexadecimal digits for file contents by name, and for `further` texts.
 
-    The order of the files does not matter, that of `further` does.
+    The order of `further` matters, the order of the files does not.
     """
     whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
     return whole.hexdigest()[:8]

@@ -319,7 +319,7 @@ def forget(rest: Administration, addresses: Sequence[str], member: Member) -> No
 
 
 def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait for restarted nodes, take back those that were failed over, and rebalance if there were any."""
+    """Wait for restarted nodes, take back nodes that were failed over, and rebalance if there were any."""
     wait(rest, members, watch)
     addresses = [member.address for member in members]
     # A node that was failed over while it was down may not know that yet.
@@ -334,7 +334,7 @@ def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> No
 
 
 def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[PoolNode] = ()) -> None:
-    """Start a rebalance over all known nodes, without those that leave, and wait until it has ended.
+    """Start a rebalance over all known nodes, without the `leaving` ones, and wait until it has ended.
 
     StoreFailed if it fails, or if 10 s later nodes that stay are not active or leaving nodes are still known.
     """

@@ -460,7 +460,7 @@ class MongoDB(Store):
         return by_node
 
     def _servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the given addresses; for routers also those of all shards and config servers."""
+        """Return the given addresses; for routers also the addresses of all shards and config servers."""
         server, hello = self._hello(addresses)
         behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
         return list(dict.fromkeys([*addresses, *behind]))

@@ -301,7 +301,7 @@ _MEBIBYTE = 2**20
 
 
 def figures(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's statistics by Loadframe's names, from serverStatus; those that its version lacks are left out.
+    """Return a server's statistics by Loadframe's names, from serverStatus, without statistics that its version lacks.
 
     Counters start with the server. Names end with their unit, such as `_ms`, if they have one.
     """

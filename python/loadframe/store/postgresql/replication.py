@@ -112,8 +112,8 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 def health(addresses: Sequence[str], clients: Clients) -> Health:
     """Return the health: ready if there is a primary and each of its slots is in use, also by replicas that catch up.
 
-    Nodes are the primary and connected replicas, `moving` those that catch up, and `missing` slots without a replica.
-    Without a primary, one node is missing.
+    Nodes are the primary and connected replicas, `moving` the replicas that catch up, and `missing` slots without a
+    replica. Without a primary, one node is missing.
     """
     server = find_primary(addresses, clients)
     if server is None:

@@ -227,7 +227,7 @@ def slot_of(key: str) -> int:
 def health(seen: Ring, clients: Clients) -> Health:
     """Return the cluster's health: ready if all nodes are reachable and serve all slots.
 
-    `seen` is one node's view; the nodes in it that have slots are asked too. `moving` and `missing` are numbers of
+    `seen` is one node's view; each node in it with slots is queried, too. `moving` and `missing` are numbers of
     slots.
     """
     present = [node for node in seen.nodes if node.present]
@@ -255,7 +255,7 @@ def health(seen: Ring, clients: Clients) -> Health:
 def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
     """Wait for all nodes, assign each an equal range of slots, and introduce them to each other.
 
-    Returns when all nodes see a complete cluster. `clients` are those of `members`, in the same order.
+    Returns when all nodes see a complete cluster. `clients` are the clients of `members`, in the same order.
     """
     wait(clients, watch)
     count = len(clients)
@@ -353,7 +353,7 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
 def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch: Watch) -> None:
     """Move slots, by (source id, target id), with their keys, 64 at a time; `watch` gets the slots left.
 
-    `masters` include all sources and targets; all of them are told the new owners.
+    `masters` include all sources and targets; all of them get the new owners.
     """
     nodes = {node.id: node for node in masters}
     left = sum(len(slots) for slots in planned.values())

@@ -158,7 +158,7 @@ def _random_hits(request: Any, addresses: Sequence[str], name: str, size: int) -
             scroll = {"scroll": _KEEP_OPEN, "scroll_id": answer["_scroll_id"]}
             answer = request(addresses, "POST", "/_search/scroll", scroll)
     finally:
-        # It ends by itself.
+        # If this fails, the store ends it after `_KEEP_OPEN`.
         with suppress(LoadframeError):
             request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
 

@@ -228,7 +228,7 @@ def _recovering(request: Request, addresses: Sequence[str]) -> str:
 def _require_place(request: Request, addresses: Sequence[str], member: Member) -> None:
     """Raise BadInput if an index has more copies than nodes would remain without `member`.
 
-    Indices whose number of replicas the store adapts are not checked.
+    An index is not checked if the store adapts its number of replicas.
     """
     remaining = len(set(names(request, addresses)) - {member.name})
     path = "/_all/_settings/index.number_of_replicas,index.auto_expand_replicas?flat_settings=true&expand_wildcards=all"

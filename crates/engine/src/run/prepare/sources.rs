@@ -88,8 +88,7 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
         let least = (plan.ranks - 1) * plan.threads + 1;
         if *workers < least {
             return fail(format!(
-                "{workers} workers are too few for {} ranks with {} threads each: give {least} or more, so that each \
-                 rank has one",
+                "{workers} workers are too few for {} ranks with {} threads: give {least}, so that every rank has one",
                 plan.ranks, plan.threads
             ));
         }

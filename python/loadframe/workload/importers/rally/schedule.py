@@ -59,7 +59,7 @@ class Task:
     def measured(self) -> bool:
         """Whether it is measured, such as a search, rather than preparation, such as a bulk request.
 
-        A plain request is measured if its path is that of a search, an SQL or ES|QL query, or `_field_caps`.
+        A plain request is measured if it is a search, an SQL or ES|QL query, or a request of `_field_caps`.
         """
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
@@ -321,7 +321,7 @@ class Schedule:
             if files > 1:
                 what = f"its {files} files one after the other; each is a stream with all clients of the task"
                 self.track.leave_out(f"task {task.name}: {what}")
-        # Of the parts of a task without files, the last ends it.
+        # The last part of a task without files ends it.
         matches = [(name, task) for name, task in zip(names, tasks, strict=True) if task.name == completed_by][::-1]
         if not matches:
             return None

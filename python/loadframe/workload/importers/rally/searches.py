@@ -121,7 +121,7 @@ def esql(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
 
 
 def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
-    """Append the requests in the list under `key` to `into`, also those of nested streams.
+    """Append the requests in the list under `key` to `into`, also the requests of nested streams.
 
     BadInput for invalid entries.
     """
@@ -373,7 +373,7 @@ def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> lis
 
 
 def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose hits include ids, which recall needs, and without `_source: false`.
+    """Return a body for hits with ids, which recall needs, and without `_source: false`.
 
     Reports `stored_fields: _none_`, which it removes.
     """

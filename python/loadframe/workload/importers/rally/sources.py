@@ -123,8 +123,8 @@ class Sources:
         """Return the values of one place in all requests as one value: constant, or with placeholders of variables.
 
         `values` has one entry per request. Objects with equal keys and lists of equal length are compared part by part.
-        Adds a variable, named after `name`, for each place that differs: with `rows`, one that reads a column there,
-        else one that lists the values.
+        Adds a variable, named after `name`, for each place that differs: with `rows`, it reads a column there, else it
+        lists the values.
         """
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
