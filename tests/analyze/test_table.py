@@ -38,6 +38,7 @@ def test_usual_files_are_read(content):
         (b"n,x,block\n1,2\n", "a.csv:2", "2 columns"),
         (b"n,x,block\n1,2,\n", "a.csv:2", "the block of the run is empty"),
         (b"n,\n1,2\n", "a.csv:1", "column name is empty"),
+        (b"Requests/s,nodes\n20,1\n", "a.csv:1", "the first column is 'Requests/s', and the sizes come first"),
         (b"n,x\n1,2\n3\n", "a.csv:3", "1 column"),
         (b"n,x\n1,2\n3,4,5\n", "a.csv:3", "3 columns"),
         (b"n,x\n1,2\n\n3,fast\n", "a.csv:4", "x is 'fast'"),

@@ -357,7 +357,7 @@ class RecordedExperiment:
     def unusable(self) -> tuple[RecordedRun, ...]:
         """The runs without usable figures, except runs that count as a failure of the store (a result).
 
-        These are invalid runs, and runs of elastic experiments that are not `narrow`.
+        These are invalid and missing runs, and runs of elastic experiments that are not `narrow`.
         """
         whole = self.description["kind"] == "elastic"
         return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))

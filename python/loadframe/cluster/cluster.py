@@ -140,9 +140,10 @@ class Cluster(ClusterView):
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:
         """Start a cluster and wait until every node sees it complete and ready, with the limits applied.
 
-        A stopped cluster of the same name is started again with its data. BadInput if a cluster of that name runs, or
-        the machine or the spec does not permit a start. LoadframeError if a node fails. After an error, no node is left
-        running.
+        A stopped cluster of the same name is started again with its data, and becomes as `spec` says, also in its
+        number of nodes; the caller checks that store and version are the same. BadInput if a cluster of that name runs,
+        or the machine or the spec does not permit a start. LoadframeError if a node fails. After an error, no node is
+        left running.
         """
         store, host = stores.find(spec.store), spec.place()
         if spec.name is None:

@@ -225,8 +225,9 @@ def fit(
     residuals: Literal["relative", "absolute"] = "relative",
     scaling: Literal["strong", "weak"] = "strong",
 ) -> "shown.Fit":
-    """Fit scalability models to throughputs by size: a CSV file with the columns n and throughput, or pairs.
+    """Fit scalability models to throughputs by size: a CSV file, a mapping, or pairs.
 
+    The first column of a file is the size, the second the throughput, and a third, `block`, is possible.
     Repeated sizes are repetitions. `residuals`: noise grows with throughput (`relative`) or does not (`absolute`). With
     `scaling="weak"`, the work grew with the size, and Gustafson's law is fitted, too. BadInput if the data do not
     permit a fit.

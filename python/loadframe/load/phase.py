@@ -399,7 +399,10 @@ def _start(
 
 
 def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
-    """Send the load to these hosts (`host:port`) from now on; LoadframeError if the engine refuses them."""
+    """Send the load to these hosts (`host:port`) from now on; LoadframeError if the engine refuses them.
+
+    With several ranks, it does not wait: a rank that refuses them is lost later.
+    """
     try:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:

@@ -226,7 +226,8 @@ class Coordinator:
 
         `plan` is the engine's plan, `folder` the phase's folder, and `cores` the load's cores on the machine of rank 0
         (None or empty: all). Waits until all ranks are prepared. Raises the engine's errors, with the rank in the
-        message; BadInput if a rank cannot reach a node or clocks cannot be compared; RankLost.
+        message; BadInput if a rank cannot reach a node that others reach, if only a rank above 0 refuses the plan, or
+        if clocks cannot be compared; RankLost.
         """
         self.require_whole()
         order = {

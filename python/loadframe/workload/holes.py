@@ -86,8 +86,8 @@ class Filler:
     def _text(self, text: str, place: Place, per_request: bool) -> Any:
         """Return a text with its parameters filled in; a text that is one placeholder becomes the parameter's value.
 
-        `per_request`: the engine fills the text again, so placeholders of variables and escapes stay. BadInput as for
-        `_hole`.
+        Records the parameters under `place`. `per_request`: the engine fills the text again, so placeholders of
+        variables and escapes stay, and `${` in values is escaped. BadInput as for `_hole`.
         """
         if "${" not in text:
             return text

@@ -95,7 +95,8 @@ impl ConnectOptions {
         }
     }
 
-    /// Returns the library's settings: the database, and the user with a password if there is one.
+    /// Returns the library's settings: the database, and the user with a password, or the default user without one. TLS is
+    /// off: the caller encrypts the stream.
     fn config(&self) -> Config {
         let mut config = Config::new();
         config.dbname(DATABASE).application_name("loadframe").ssl_mode(SslMode::Disable).user(USER);

@@ -105,7 +105,8 @@ impl Driver for Postgres {
         }
     }
 
-    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
+    /// Changes the target's hosts while load runs. Blocks while it resolves their names. Refuses an empty list, duplicates,
+    /// and hosts that cannot be resolved, and then changes nothing.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.set_hosts(hosts)
     }

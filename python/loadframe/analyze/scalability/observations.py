@@ -243,6 +243,8 @@ _SHAPE = (
     " for runs in blocks"
 )
 _BLOCK = "block"
+#: Usual names of a throughput.
+_RATE = re.compile(r"throughput|rate|[tqr]ps|\w+/s|\w+ per second", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,10 @@ def parse_table(content: bytes, name: str) -> Table:
 
 
 def _header(row: list[str], where: str) -> list[str]:
-    """Return the header; BadInput unless it has two names, or a third that is `block`, and no numbers."""
+    """Return the header; BadInput unless it has two names, or a third that is `block`, and no numbers.
+
+    BadInput, too, if only the first column has the name of a throughput: sizes come first.
+    """
     if len(row) != 2 and [cell.lower() for cell in row[2:]] != [_BLOCK]:
         third = f", and the third is {row[2]!r}, not {_BLOCK}" if len(row) == 3 else ""
         raise BadInput(f"the header has {_columns(len(row))}, not 2{third}", where=where, remedy=_SHAPE)
@@ -295,6 +300,8 @@ def _header(row: list[str], where: str) -> list[str]:
         raise BadInput("the first line has numbers instead of a header", where=where, remedy=_SHAPE)
     if not all(row):
         raise BadInput("a column name is empty", where=where, remedy=_SHAPE)
+    if _RATE.fullmatch(row[0]) and not _RATE.fullmatch(row[1]):
+        raise BadInput(f"the first column is {row[0]!r}, and the sizes come first", where=where, remedy=_SHAPE)
     return row
 
 

@@ -146,7 +146,8 @@ def why_unknown(experiment: Experiment) -> str | None:
 def length_text(seconds: float, known: bool, least: float | None = None) -> str:
     """Return an estimate in s for display: `about 5 min`, or `at least 5 min` if the length is not known.
 
-    With `least`, the shortest length (s) with automatic lengths, and a known length: `2 min to 5 min`.
+    `least` is the shortest length (s) with automatic lengths: if it is over 1 % below a known length, the result is
+    `2 min to 5 min`.
     """
     if known and least is not None and least < _RANGE * seconds:
         return f"{format_duration(least)} to {format_duration(seconds)}"

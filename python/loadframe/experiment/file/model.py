@@ -417,7 +417,7 @@ class Prices(Model):
 
     @model_validator(mode="after")
     def _check_pairs(self) -> "Prices":
-        """Refuse `by` without a price for each level, and `storage` without `gb_month`, or the reverse."""
+        """Refuse `by` without a mapping as `node_hour`, `storage` without `gb_month`, and the reverse of both."""
         if isinstance(self.node_hour, dict) != (self.by is not None):
             what = "node_hour has a price for each level of a factor, and by names that factor"
             raise wrong(what, "give both or neither", key="by" if self.by else "node_hour")

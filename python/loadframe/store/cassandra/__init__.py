@@ -429,10 +429,10 @@ class Cassandra(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a table of `columns` (name -> CQL type) in the keyspace `loadframe`, and wait for schema agreement.
 
-        `key` is its primary key, by default `id`; a key that is not in `columns` is a text. `with` is the text of
-        further options. Also creates the keyspace, with `replication`. BadInput without columns, for more copies than
-        `nodes`, and if the keyspace exists with another number of copies than `replication` gives. CqlError if the
-        table exists.
+        `key` is its primary key, by default `id`, or a list that begins with the partition key; a key that is not in
+        `columns` is a text. `with` is the text of further options. Also creates the keyspace, with `replication`.
+        BadInput without columns, for more copies than `nodes`, and if the keyspace exists with another number of copies
+        than `replication` gives. CqlError if the table exists.
         """
         columns: Mapping[str, str] = definition.get("columns") or {}
         declared = definition.get("key", "id")

@@ -33,7 +33,8 @@ _TIMEOUT = "30s"
 def names(request: Any, addresses: Sequence[str]) -> list[str]:
     """Return the sorted indices, aliases, data streams, and `NAME-*` for daily indices.
 
-    Names with a leading dot are left out.
+    `request` takes addresses, method and path, and returns the JSON of the answer. Names with a leading dot are left
+    out.
     """
     indices = request(addresses, "GET", "/_alias")
     known = {*indices, *(alias for details in indices.values() for alias in details.get("aliases", {}))}

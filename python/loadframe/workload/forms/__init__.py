@@ -439,7 +439,10 @@ def _shape(value: Any) -> str:
 
 
 def _is_family(key: str, operation: dict[str, Any]) -> bool:
-    """Return whether a key is a family. `http` is also a kind of request, so it is a family only if it holds a form."""
+    """Return whether an operation has `key`, the name of a family (not checked), as a family.
+
+    `http` is also a kind of request, so it is a family only if it holds a form.
+    """
     below = operation.get(key)
     return key in operation and (
         key not in _KINDS or (isinstance(below, dict) and any(kind in below for kind in _KINDS))
