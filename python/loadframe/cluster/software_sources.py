@@ -114,7 +114,7 @@ _UNPACKED = 4
 def mirror(store: str) -> str:
     """Return the name of the environment variable for the URL of a mirror of the vendor's folder.
 
-    Example: LOADFRAME_MIRROR_MONGODB for `mongodb`.
+    It ends with the store's name in capital letters.
     """
     return f"LOADFRAME_MIRROR_{store.upper()}"
 
