@@ -29,7 +29,7 @@ impl Driver for Null {
         Ok(form.get(TAKE_IN).is_some())
     }
 
-    /// Returns `None`: operations have no corpus.
+    /// Returns `None`: operations do not use a corpus.
     fn requests(&self, _operation: &bool) -> Option<u64> {
         None
     }
@@ -39,7 +39,7 @@ impl Driver for Null {
         Ok(())
     }
 
-    /// Does nothing: clients have no state.
+    /// Does nothing: clients do not keep any state.
     fn connection(&self, _client: u64) {}
 
     /// Returns a success at once, with one document.

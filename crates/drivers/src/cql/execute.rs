@@ -64,7 +64,7 @@ impl Execution<'_> {
     }
 
     /// Executes a statement with the given values. An unmet condition, such as `IF NOT EXISTS`, is a failure. Sent
-    /// bytes are those of the values, received bytes those of the rows.
+    /// bytes count the values, received bytes the rows.
     pub async fn execute(&self, statement: &PreparedStatement, row: &Row) -> StatementOutcome {
         let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit).await;
         let answer = executed.answer.and_then(Answer::new);

@@ -32,7 +32,7 @@ pub struct Authorization {
     scope: Option<Scope>,
 }
 
-/// Where credentials come from.
+/// Source of credentials.
 enum Source {
     Fixed(Credential),
     File(WatchedFile<Credential>),
@@ -65,7 +65,7 @@ impl Access {
 }
 
 impl Authorization {
-    /// Creates the credentials; refuses those that a header cannot carry. If `file` is given, a thread reads them again
+    /// Creates the credentials; refuses characters that a header cannot carry. If `file` is given, a thread reads them again
     /// from it whenever it changes; unusable contents are ignored.
     pub fn new(auth: &Auth, file: Option<PathBuf>) -> Result<Self, PlanError> {
         let first = Credential::new(auth)?;
@@ -112,7 +112,7 @@ impl Authorization {
 
 impl Authorization {
     /// Returns the names and values of the headers that authenticate a request of another client.
-    /// `headers` are those of the request, `path` includes the query string. The error says why the request cannot be
+    /// `headers` belong to the request, and `path` includes the query string. The error says why the request cannot be
     /// signed.
     pub fn headers(
         &self,
@@ -152,7 +152,7 @@ impl Credential {
 }
 
 impl fmt::Debug for Authorization {
-    /// Writes `***` in place of the credentials, or `none` without credentials.
+    /// Hides the credentials: writes `***`, or `none` without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let none = matches!(&self.source, Source::Fixed(Credential::Header(line)) if line.is_empty());
         f.write_str(if none { "none" } else { "***" })

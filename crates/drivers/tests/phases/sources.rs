@@ -20,7 +20,7 @@ struct Fussy;
 struct Manner {
     /// Pause of each request.
     pause: Duration,
-    /// Number of first requests of which half the events are rejected.
+    /// Number of first requests that reject half of their events.
     half_rejected: AtomicU64,
     /// Whether every second request has all of its events rejected, and the others half of them.
     tires: bool,
@@ -29,7 +29,7 @@ struct Manner {
     unanswered: AtomicU64,
     /// Number of first requests refused for missing rights.
     denied: AtomicU64,
-    /// Number of first requests whose answers do not count the stored events.
+    /// Number of first answers without a count of the stored events.
     uncounted: AtomicU64,
     /// Events with this text in their line are refused permanently.
     refused: String,
@@ -83,7 +83,7 @@ impl Driver for Fussy {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         };
         let reply = |class: Option<ErrorClass>| {
-            let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "as it was told")));
+            let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "requested by the test")));
             Reply { bytes_sent: 1, ..Reply::new(sent, Instant::now(), outcome) }
         };
         if manner.down.exists() || one_less(&manner.unanswered) {
@@ -247,7 +247,7 @@ fn listening<D: Driver>(plan: &Value, folder: &Folder) -> (Running, SocketAddr) 
     (running, address.parse().unwrap())
 }
 
-/// Ends a phase once this many lines have been processed, because a port has no end.
+/// Ends a phase once this many lines have been processed, because a port does not end.
 fn settled(running: &Running, lines: u64) -> Value {
     let begun = Instant::now();
     loop {
@@ -406,7 +406,7 @@ fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
     let (outcome, _folder) = run::<Null>(&plan);
     adds_up(&outcome);
     assert!(count(&outcome, "indexed") > 3_000);
-    assert_eq!(outcome["sources"]["ads"]["offered"], Value::Null, "none was due at an instant of its own");
+    assert_eq!(outcome["sources"]["ads"]["offered"], Value::Null, "no event has a due time");
     assert!(count(&outcome, "most_bytes") < 200_000, "it waits for room: {}", outcome["sources"]["ads"]);
 }
 

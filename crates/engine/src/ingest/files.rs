@@ -9,7 +9,7 @@ use super::line_reader::{From, LineReader};
 use crate::plan::PlanError;
 use crate::workload::corpus::unpacked::stream;
 
-/// Refuses paths of which one is a folder or cannot be opened and decompressed.
+/// Refuses the paths if one is a folder, or cannot be opened and decompressed.
 pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     for path in paths {
         open(path).map_err(PlanError::new)?;

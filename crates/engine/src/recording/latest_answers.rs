@@ -36,14 +36,14 @@ impl Kept {
         now >= due && self.due.compare_exchange(due, now + EVERY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Replaces the stored answer by `answer`, JSON; ignores one that is longer than 1 MiB.
+    /// Stores `answer`, JSON, instead of the previous answer. Ignores an answer longer than 1 MiB.
     pub fn keep(&self, answer: Vec<u8>) {
         if answer.len() <= LONGEST {
             *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer);
         }
     }
 
-    /// Removes and returns the stored answer; `None` if there is no new one since the last call.
+    /// Removes and returns the stored answer; `None` if nothing was stored since the last call.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.newest.lock().expect("no thread panics while it holds the lock").take()
     }

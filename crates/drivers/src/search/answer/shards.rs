@@ -93,8 +93,8 @@ impl Shards {
         }
     }
 
-    /// Judges the answer to a search: documents are the returned hits, hits those that the store counted.
-    /// If the store reports no count, hits are the returned ones. Fails for an answer without a list of hits.
+    /// Judges the answer to a search: documents are the returned hits, and hits the number that the store counted.
+    /// Without such a number, hits are the returned ones. Fails for an answer without a list of hits.
     pub(super) fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
         let verdict = Verdict::new(documents, self.searched(body));

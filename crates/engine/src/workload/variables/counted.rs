@@ -88,8 +88,8 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Adds the counters that a variable depends on: those whose numbers are in its values to `uses`, those of the
-    /// records that it draws from to `reads`.
+    /// Adds the counters that a variable depends on: to `uses` if its values contain their numbers, to `reads` if it draws
+    /// from their records.
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),
