@@ -255,13 +255,13 @@ impl Couchbase {
         if !bucket.vbuckets.are_known() {
             return Ok(self.nodes.discover(bucket, limit).await?);
         }
-        if bucket.claim() {
+        if let Some(refresh) = bucket.claim() {
             let (nodes, bucket) = (self.nodes.clone(), bucket.clone());
             reactor::spawn(async move {
                 if nodes.discover(&bucket, Limit::starting_now(nodes.connect_options.timeout)).await.is_err() {
                     bucket.doubt();
                 }
-                bucket.refreshed();
+                refresh.end();
             });
         }
         Ok(())

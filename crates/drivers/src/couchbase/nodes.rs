@@ -15,7 +15,7 @@ use super::vbuckets::{Configuration, NodeServices, ServiceAddress, Vbuckets};
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
-use crate::net::refresh_throttle::RefreshThrottle;
+use crate::net::refresh_throttle::{Refresh, RefreshThrottle};
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -76,15 +76,10 @@ impl Bucket {
         })
     }
 
-    /// Returns true to one caller if the configuration must be fetched again. The caller must then fetch it and call
-    /// `refreshed`.
-    pub fn claim(&self) -> bool {
+    /// Returns a refresh to one caller if the configuration must be fetched again. The caller must then fetch it and end
+    /// the refresh.
+    pub fn claim(&self) -> Option<Refresh> {
         self.refresh_throttle.claim()
-    }
-
-    /// Ends a fetch that `claim` started.
-    pub fn refreshed(&self) {
-        self.refresh_throttle.over();
     }
 }
 
@@ -277,6 +272,7 @@ mod tests {
     use loadframe_engine::recording::reconnects;
 
     use super::*;
+    use crate::net::refresh_throttle::once_due;
 
     #[test]
     fn the_configuration_is_fetched_again_for_a_vbucket_without_a_node() {
@@ -286,15 +282,13 @@ mod tests {
         let bucket = CouchbaseNodes::new(topology, ConnectOptions::new(&target).unwrap()).bucket("b").unwrap();
         bucket.vbuckets.set([Some(3), None].into_iter());
         assert_eq!(bucket.owner(0).unwrap(), 3);
-        assert!(!bucket.claim());
+        assert!(bucket.claim().is_none());
         for _ in 0..2 {
             assert_eq!(bucket.owner(1).unwrap_err().class, ErrorClass::Server);
-            while !bucket.claim() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let refresh = once_due(|| bucket.claim());
             bucket.doubt();
-            assert!(!bucket.claim(), "one client fetches it");
-            bucket.refreshed();
+            assert!(bucket.claim().is_none(), "one client fetches it");
+            refresh.end();
         }
     }
 

@@ -267,10 +267,13 @@ impl Mongo {
                 None => return Err(limit.missed()),
             }
         }
-        if self.nodes.claim() {
+        if let Some(refresh) = self.nodes.claim() {
             let nodes = self.nodes.clone();
             // If this fails, the next client that marks the members as outdated starts another refresh.
-            reactor::spawn(async move { drop(nodes.discover().await) });
+            reactor::spawn(async move {
+                drop(nodes.discover().await);
+                refresh.end();
+            });
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
-use crate::net::refresh_throttle::RefreshThrottle;
+use crate::net::refresh_throttle::{Refresh, RefreshThrottle};
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -153,8 +153,9 @@ impl MongoNodes {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to one caller if the members must be queried again. The caller must then call `discover`.
-    pub fn claim(&self) -> bool {
+    /// Returns a refresh to one caller if the members must be queried again. The caller must then call `discover`, and end
+    /// the refresh.
+    pub fn claim(&self) -> Option<Refresh> {
         self.refresh_throttle.claim()
     }
 
@@ -162,7 +163,6 @@ impl MongoNodes {
     /// The error is the last host's, if none answers.
     pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
-        self.refresh_throttle.over();
         if self.mode() == Mode::Set {
             let members = self.members();
             if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {

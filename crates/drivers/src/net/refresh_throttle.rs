@@ -1,5 +1,6 @@
 //! Throttles the discovery of nodes: one client at a time, with a pause in between.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -14,7 +15,10 @@ const NEVER: u64 = u64::MAX;
 
 /// Decides which client refreshes the nodes, and when. No refresh is due until one is requested.
 #[derive(Debug)]
-pub struct RefreshThrottle {
+pub struct RefreshThrottle(Arc<Schedule>);
+
+#[derive(Debug)]
+struct Schedule {
     began: Instant,
     /// When the next refresh is due, in milliseconds since creation.
     due: AtomicU64,
@@ -22,45 +26,66 @@ pub struct RefreshThrottle {
     busy: AtomicBool,
 }
 
+/// A running refresh. If it is dropped before its end, as when its worker ends the phase, another is due in 100 ms.
+#[derive(Debug)]
+pub struct Refresh {
+    schedule: Arc<Schedule>,
+    ended: bool,
+}
+
 impl Default for RefreshThrottle {
     /// Creates it without a requested refresh.
     fn default() -> Self {
-        Self { began: Instant::now(), due: AtomicU64::new(NEVER), busy: AtomicBool::new(false) }
+        Self(Arc::new(Schedule { began: Instant::now(), due: AtomicU64::new(NEVER), busy: AtomicBool::new(false) }))
     }
 }
 
 impl RefreshThrottle {
     /// Makes a refresh due in 100 ms, unless it is due earlier, because the known nodes may be out of date.
     pub fn doubt(&self) {
-        self.within(PAUSE);
+        self.0.within(PAUSE);
     }
 
     /// Makes a refresh due in a second, unless it is due earlier, because a node is missing.
     pub fn watch(&self) {
-        self.within(WATCH);
+        self.0.within(WATCH);
     }
 
     /// Makes a refresh due in 5 seconds, unless it is due earlier, because nodes may change without a failed request.
     pub fn refresh(&self) {
-        self.within(REFRESH);
+        self.0.within(REFRESH);
     }
 
-    /// Returns true if a refresh is due and no other is running, and clears the request. The caller must then refresh,
-    /// and call `over`.
-    pub fn claim(&self) -> bool {
-        let due = self.due.load(Ordering::Relaxed);
-        if due == NEVER || self.now() < due || self.busy.swap(true, Ordering::Acquire) {
-            return false;
+    /// Starts a refresh if one is due and no other is running, and clears the request. The caller must then refresh, and
+    /// end it.
+    pub fn claim(&self) -> Option<Refresh> {
+        let schedule = &self.0;
+        let due = schedule.due.load(Ordering::Relaxed);
+        if due == NEVER || schedule.now() < due || schedule.busy.swap(true, Ordering::Acquire) {
+            return None;
         }
-        self.due.store(NEVER, Ordering::Relaxed);
-        true
+        schedule.due.store(NEVER, Ordering::Relaxed);
+        Some(Refresh { schedule: schedule.clone(), ended: false })
     }
+}
 
-    /// Ends the refresh that `claim` started.
-    pub fn over(&self) {
-        self.busy.store(false, Ordering::Release);
+impl Refresh {
+    /// Ends the refresh, whether or not it succeeded.
+    pub fn end(mut self) {
+        self.ended = true;
     }
+}
 
+impl Drop for Refresh {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.schedule.within(PAUSE);
+        }
+        self.schedule.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Schedule {
     /// Makes a refresh due in this many milliseconds, unless it is due earlier.
     fn within(&self, milliseconds: u64) {
         self.due.fetch_min(self.now() + milliseconds, Ordering::Relaxed);
@@ -72,6 +97,20 @@ impl RefreshThrottle {
     }
 }
 
+/// Returns the refresh of `claim` once it is due, within 10 s.
+#[cfg(test)]
+pub fn once_due(claim: impl Fn() -> Option<Refresh>) -> Refresh {
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
+    (0..2000)
+        .find_map(|_| {
+            claim().or_else(|| {
+                pause();
+                None
+            })
+        })
+        .expect("a refresh is due")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,15 +118,24 @@ mod tests {
     #[test]
     fn nodes_are_asked_again_by_one_client_at_a_time_and_not_at_once() {
         let asking = RefreshThrottle::default();
-        assert!(!asking.claim(), "nothing is doubted");
-        asking.within(0);
-        assert!(asking.claim());
-        asking.within(0);
-        assert!(!asking.claim(), "another client is asking");
-        asking.over();
-        assert!(asking.claim());
-        asking.over();
+        assert!(asking.claim().is_none(), "nothing is doubted");
+        asking.0.within(0);
+        let refresh = asking.claim().unwrap();
+        asking.0.within(0);
+        assert!(asking.claim().is_none(), "another client is asking");
+        refresh.end();
+        asking.claim().unwrap().end();
         asking.doubt();
-        assert!(!asking.claim(), "not at once");
+        assert!(asking.claim().is_none(), "not at once");
+    }
+
+    #[test]
+    fn an_abandoned_refresh_is_followed_by_another() {
+        let asking = RefreshThrottle::default();
+        asking.0.within(0);
+        drop(asking.claim().unwrap());
+        assert_ne!(asking.0.due.load(Ordering::Relaxed), NEVER);
+        asking.0.within(0);
+        assert!(asking.claim().is_some());
     }
 }

@@ -155,10 +155,13 @@ impl Postgres {
                 None => return Reply::unsent(limit.missed()),
             }
         }
-        if self.nodes.claim() {
+        if let Some(refresh) = self.nodes.claim() {
             let nodes = self.nodes.clone();
             // The next client in doubt asks again.
-            reactor::spawn(async move { drop(nodes.discover().await) });
+            reactor::spawn(async move {
+                drop(nodes.discover().await);
+                refresh.end();
+            });
         }
         let execution = Execution { nodes: &self.nodes, operation, limit };
         match execution.ask(connection, values, values.draw.k, only).await {

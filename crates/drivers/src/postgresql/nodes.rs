@@ -18,7 +18,7 @@ use super::connection::{ConnectOptions, NodeConnection};
 use super::error::is_refusal;
 use super::read_from::ReadFrom;
 use crate::net::deadline::Limit;
-use crate::net::refresh_throttle::RefreshThrottle;
+use crate::net::refresh_throttle::{Refresh, RefreshThrottle};
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -129,8 +129,9 @@ impl PostgresNodes {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to one client if the roles must be queried again. The client must then call `discover`.
-    pub fn claim(&self) -> bool {
+    /// Returns a refresh to one client if the roles must be queried again. The client must then call `discover`, and end
+    /// the refresh.
+    pub fn claim(&self) -> Option<Refresh> {
         self.refresh_throttle.claim()
     }
 
@@ -162,7 +163,6 @@ impl PostgresNodes {
             self.refresh_throttle.watch();
         }
         self.roles.store(Arc::new(roles));
-        self.refresh_throttle.over();
         match refused {
             Some(failure) if !answered => Err(failure),
             _ => Ok(()),

@@ -166,7 +166,7 @@ impl Redis {
         {
             return Reply::unsent(error.into());
         }
-        if nodes.claim() {
+        if let Some(refresh) = nodes.claim() {
             let nodes = nodes.clone();
             reactor::spawn(async move {
                 if nodes.mode() == Mode::Cluster
@@ -174,7 +174,7 @@ impl Redis {
                 {
                     nodes.doubt();
                 }
-                nodes.refreshed();
+                refresh.end();
             });
         }
         let Connection { connections, buffers, memory, shown } = connection;

@@ -16,7 +16,7 @@ use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
-use crate::net::refresh_throttle::RefreshThrottle;
+use crate::net::refresh_throttle::{Refresh, RefreshThrottle};
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -100,15 +100,9 @@ impl RedisNodes {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to one caller if the slots must be queried again. The caller must then query them and call
-    /// `refreshed`.
-    pub fn claim(&self) -> bool {
+    /// Returns a refresh to one caller if the slots must be queried again. The caller must then query them and end it.
+    pub fn claim(&self) -> Option<Refresh> {
         self.refresh_throttle.claim()
-    }
-
-    /// Ends a query that `claim` started.
-    pub fn refreshed(&self) {
-        self.refresh_throttle.over();
     }
 
     /// Detects the kind of target from the first host that answers, and queries its slots or collections.
@@ -220,6 +214,7 @@ mod tests {
     use loadframe_null_server::NullServer;
 
     use super::*;
+    use crate::net::refresh_throttle::once_due;
 
     /// Returns the state of a target without any contact to it.
     fn nodes() -> RedisNodes {
@@ -255,15 +250,13 @@ mod tests {
     #[test]
     fn many_failures_query_the_slots_once() {
         let nodes = nodes();
-        assert!(!nodes.claim());
+        assert!(nodes.claim().is_none());
         for _ in 0..2 {
             nodes.doubt();
-            while !nodes.claim() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let refresh = once_due(|| nodes.claim());
             nodes.doubt();
-            assert!(!nodes.claim(), "a query is under way");
-            nodes.refreshed();
+            assert!(nodes.claim().is_none(), "a query is under way");
+            refresh.end();
         }
     }
 
