@@ -60,7 +60,7 @@ pub async fn execute(
     if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), first) {
         show(shown, statement, &asked.answer);
     }
-    let node = node_of(ready.first().map(|(first, _)| *first), &answers);
+    let node = node_of(&answers);
     let mut whole: Option<Exchanged> = None;
     for (place, asked) in answers {
         whole = Some(asked.exchanged.beside(whole));
@@ -69,10 +69,10 @@ pub async fn execute(
     tally.reply(whole, node)
 }
 
-/// Returns the node of the document at the index `first`, as the pipelined stores do; 0 without a document. `answers` are
+/// Returns the node of the first document that was stored, else of the first document; 0 without documents. `answers` are
 /// in the order of their arrival, so the first of them would always name the fastest node.
-fn node_of(first: Option<usize>, answers: &[(usize, StatementOutcome)]) -> u16 {
-    answers.iter().find(|(place, _)| Some(*place) == first).map_or(0, |(_, asked)| asked.node)
+fn node_of(answers: &[(usize, StatementOutcome)]) -> u16 {
+    answers.iter().min_by_key(|(place, asked)| (asked.answer.is_err(), *place)).map_or(0, |(_, asked)| asked.node)
 }
 
 /// Returns the prepared statement for the document `line` and the values to execute it with. Prepares it at first use.
@@ -111,7 +111,7 @@ mod tests {
     fn a_bulk_request_counts_for_the_node_of_its_first_document_and_not_for_the_fastest_node() {
         let answer = |place, node| (place, StatementOutcome::unsent(node, Failure::new(ErrorClass::Connect, "no")));
         let answers = [answer(2, 5), answer(0, 3), answer(1, 5)];
-        assert_eq!(node_of(Some(0), &answers), 3);
-        assert_eq!(node_of(None, &[]), 0);
+        assert_eq!(node_of(&answers), 3);
+        assert_eq!(node_of(&[]), 0);
     }
 }

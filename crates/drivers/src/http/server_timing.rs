@@ -52,9 +52,8 @@ impl Timing {
         }
         // Each service on the way of the answer may add a header.
         let told: Vec<&str> = answer.fields(HEADER).filter_map(|value| std::str::from_utf8(value).ok()).collect();
-        let told = told.join(", ");
         for (name, &wanted) in self.0.iter().enumerate() {
-            if let Some(time) = time_of(&told, wanted) {
+            if let Some(time) = told.iter().find_map(|told| time_of(told, wanted)) {
                 let sent = reply.done.checked_sub(time).unwrap_or(reply.sent);
                 let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
                 reply.parts.push(ReplyPart { name, sent, done: reply.done, documents: 0, failed });

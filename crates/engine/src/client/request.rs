@@ -137,7 +137,7 @@ impl<D: Driver> Worker<D> {
                 start.trace = Some(trace(draw, run, retries));
                 draw.trace = start.trace;
             }
-            let reply = driver.execute(connection, &choice.operation, context, draw, retry_state.documents()).await;
+            let mut reply = driver.execute(connection, &choice.operation, context, draw, retry_state.documents()).await;
             if retries == plan.retries || !RetryState::is_retryable(&plan.back_off, &reply) {
                 break retry_state.settle(reply);
             }
@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
                 break retry_state.settle(reply);
             }
             retries += 1;
-            retry_state.after(&reply);
+            retry_state.after(&mut reply);
             // Compute the times after the answer: the phase may end during the request.
             let times = self.times(stream, seat, start);
             self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());

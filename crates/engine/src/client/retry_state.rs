@@ -82,12 +82,14 @@ impl RetryState {
     }
 
     /// Records an attempt that will be retried: its stored documents, and its failure if documents failed permanently.
-    /// The next attempt carries only the rejected documents; if none were rejected, the same documents as this one.
-    pub fn after(&mut self, reply: &Reply) {
-        self.passed += reply.documents;
+    /// The next attempt carries only the rejected documents; if none were rejected, the same documents as this one, which
+    /// then do not count for it.
+    pub fn after(&mut self, reply: &mut Reply) {
         if reply.rejected.is_empty() {
+            reply.documents = 0;
             return;
         }
+        self.passed += reply.documents;
         if let (true, Err(failure), None) = (reply.lost, &reply.outcome, &self.lost) {
             self.lost = Some(failure.clone());
         }
@@ -148,14 +150,14 @@ mod tests {
     #[test]
     fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
         let mut state = RetryState::default();
-        let first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
+        let mut first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
         assert!(RetryState::is_retryable(&BackOff::default(), &first) && state.documents().is_none());
-        state.after(&first);
+        state.after(&mut first);
         assert_eq!(state.documents(), Some(&[1, 4, 9][..]));
-        state.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
+        state.after(&mut reply(1, Some(ErrorClass::Rejected), &[0, 2]));
         assert_eq!(state.documents(), Some(&[1, 9][..]));
         // After a failure of the whole attempt all of its documents remain.
-        state.after(&reply(0, Some(ErrorClass::Connect), &[]));
+        state.after(&mut reply(0, Some(ErrorClass::Connect), &[]));
         assert_eq!(state.documents(), Some(&[1, 9][..]));
         assert_eq!(outcome(state.settle(reply(2, None, &[]))), None);
     }
@@ -163,10 +165,10 @@ mod tests {
     #[test]
     fn a_request_rejected_until_the_end_counts_its_rejected_documents() {
         let mut state = RetryState::default();
-        state.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        state.after(&mut reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
         assert_eq!(outcome(state.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
         let mut state = RetryState::default();
-        state.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        state.after(&mut reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
         let gone = reply(0, Some(ErrorClass::Timeout), &[]);
         assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Item), "seven got through");
     }
@@ -174,12 +176,12 @@ mod tests {
     #[test]
     fn documents_with_invalid_contents_stay_failed() {
         let mut state = RetryState::default();
-        let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
+        let mut mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
         assert!(RetryState::is_retryable(&BackOff::default(), &mixed), "two of five were rejected");
-        state.after(&mixed);
+        state.after(&mut mixed);
         assert_eq!(outcome(state.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
         let mut state = RetryState::default();
-        state.after(&Reply { lost: false, ..mixed });
+        state.after(&mut Reply { lost: false, ..mixed });
         assert_eq!(outcome(state.settle(reply(2, None, &[]))), None, "only rejected documents failed");
         assert!(!RetryState::is_retryable(&BackOff::default(), &reply(5, Some(ErrorClass::Item), &[])));
         assert!(!RetryState::is_retryable(&BackOff::default(), &reply(5, None, &[])));
@@ -230,10 +232,10 @@ mod tests {
     #[test]
     fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
         let mut state = RetryState::default();
-        let gone = reply(0, Some(ErrorClass::Connect), &[]);
+        let mut gone = reply(1, Some(ErrorClass::Connect), &[]);
         assert!(RetryState::is_retryable(&BackOff::default(), &gone));
-        state.after(&gone);
-        assert_eq!(state.documents(), None);
+        state.after(&mut gone);
+        assert_eq!((state.documents(), gone.documents), (None, 0), "the next attempt stores it again");
         assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Connect));
     }
 

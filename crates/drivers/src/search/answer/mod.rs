@@ -64,8 +64,7 @@ pub enum Judge {
     TakenIn,
     /// A write block that is in effect on all shards.
     Blocked,
-    /// Like `Bulk`, for a request with a fixed number of documents, which is retried only as a whole. A failure that may
-    /// pass counts no documents, because a retry stores all of them again.
+    /// Like `Bulk`, for a request with a fixed number of documents, which is retried only as a whole.
     Items {
         /// Documents per request.
         documents: u64,
@@ -195,10 +194,9 @@ impl Judge {
             Self::Deletions => deletions(body, sent),
             Self::TakenIn => bulk(body, sent, true),
             Self::Blocked => blocked(body),
-            Self::Items { documents } => bulk(body, documents, false).map(|verdict| {
-                let is_repeated = verdict.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
-                Verdict::new(if is_repeated { 0 } else { verdict.documents }, verdict.outcome)
-            }),
+            Self::Items { documents } => {
+                bulk(body, documents, false).map(|verdict| Verdict::new(verdict.documents, verdict.outcome))
+            }
         };
         verdict.unwrap_or_else(|Unexpected| {
             let message = format!("HTTP {status}, but not the answer that was expected: {}", excerpt(body));
@@ -343,14 +341,15 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.searched(body)) })
 }
 
-/// Judges a table, and counts its rows: `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in OpenSearch. A
-/// partial table is a failure. `length` returns the number of rows in the list at a cursor, and moves behind it. Fails if
-/// there is none of them.
+/// Judges a table, and counts its rows: `rows` in Elasticsearch SQL, `values` in ES|QL or with columns, `datarows` in
+/// OpenSearch. A partial table is a failure. `length` returns the number of rows in the `values` at a cursor, and moves
+/// behind them. Fails without a list.
 fn rows(body: &[u8], length: fn(&mut Cursor<'_>) -> Result<u64, Unexpected>) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial) = (None, false);
     Cursor::new(body).object(|name, cursor| {
         match name {
-            b"rows" | b"values" | b"datarows" => count = Some(length(cursor)?),
+            b"rows" | b"datarows" => count = Some(elements(cursor)?),
+            b"values" => count = Some(length(cursor)?),
             b"is_partial" => partial = cursor.boolean()?,
             _ => cursor.skip()?,
         }

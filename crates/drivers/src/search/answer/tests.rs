@@ -193,15 +193,6 @@ fn a_bulk_request_whose_failed_items_were_all_pushed_back_is_rejected() {
 }
 
 #[test]
-fn a_request_that_is_retried_as_a_whole_counts_no_documents_of_a_rejected_attempt() {
-    let judge = Judge::Items { documents: 3 };
-    let (documents, failure) = judged(judge, 200, &bulk_answer(&[201, 429, 429]), 0);
-    assert_eq!((documents, failure.unwrap().0), (0, ErrorClass::Rejected));
-    let (documents, failure) = judged(judge, 200, &bulk_answer(&[201, 400, 429]), 0);
-    assert_eq!((documents, failure.unwrap().0), (1, ErrorClass::Item), "it is not retried");
-}
-
-#[test]
 fn only_events_that_are_wrong_by_themselves_are_refused() {
     let blocked =
         json!({"type": "cluster_block_exception", "reason": "index [ads] blocked by: [FORBIDDEN/8/index write (api)]"});
@@ -267,6 +258,7 @@ fn rows_and_events_are_documents_and_hits() {
     let columns = json!({"columns": [{"name": "n"}, {"name": "m"}], "values": [[1, null, 3], ["a", ["b"], "c"]]});
     assert_eq!(judged(Judge::Columns, 200, &columns, 0), (3, None));
     assert_eq!(judged(Judge::Columns, 200, &json!({"columns": [], "values": []}), 0), (0, None));
+    assert_eq!(judged(Judge::Columns, 200, &table("datarows"), 0), (3, None), "OpenSearch lists rows");
     let event = json!({"_id": "1", "_source": {"a": []}});
     let answer = |hits: Value| json!({"is_partial": false, "is_running": false, "timed_out": false, "hits": hits});
     let events = answer(json!({"total": {"value": 2}, "events": [event, event]}));
