@@ -1,11 +1,8 @@
 """Expected number of documents in a collection, from acknowledged writes, and the cases without one."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
-from loadframe.experiment.runner.session import Session
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
 
@@ -107,34 +104,3 @@ def test_operations_that_add_nothing_are_left_out_and_ids_that_were_loaded_may_b
     assert not counts.gains({"o": {"bulk": {**BULK, "id": "key"}}})["o"]["sure"]
     counts.add({"bulk": {**BULK, "id": "key"}}, 100)
     assert counts.held is None
-
-
-def test_writes_without_an_answer_may_be_in_the_store(counts):
-    counts.add({"bulk": BULK}, 100)
-    counts.add({"bulk": BULK}, 90, certain=False)
-    assert counts.difference("c", 200) is None
-    assert counts.difference("c", 189) == "c holds 189 documents, but 190 were acknowledged"
-    counts.add({"delete": {"collection": "c", "id": "${id}"}}, 10, certain=False)
-    assert counts.difference("c", 179) is None
-    counts.counted("c", 179)
-    assert counts.difference("c", 180) is not None and counts.difference("c", 178) is not None
-
-
-@pytest.mark.parametrize(
-    ("counted", "prepares", "certain"),
-    [
-        ({"requests": 20, "successes": 19}, False, False),
-        ({"requests": 20, "successes": 20, "in_flight_at_end": 1}, False, False),
-        ({"requests": 20, "successes": 20, "retries": 1}, False, False),
-        ({"requests": 20, "successes": 20}, False, True),
-        ({"requests": 20, "successes": 19}, True, True),
-    ],
-)
-def test_failed_writes_of_the_store_are_no_deviation_of_the_data(counts, counted, prepares, certain):
-    session = Session.__new__(Session)
-    session._acknowledged = counts
-    session.cluster = SimpleNamespace(count=lambda _: 200, store=SimpleNamespace(count_lag=0.0))
-    phase = SimpleNamespace(operations={"fill": {"bulk": BULK}}, corpora={}, exhausts=True, prepares=prepares)
-    operation = {"operation": "fill", "documents": 190, "warmup": {"documents": 0}, **counted}
-    expected = ["c holds 200 documents, but 190 were acknowledged"] if certain else []
-    assert session._differences(phase, {"operations": [operation]}) == expected

@@ -5,7 +5,7 @@ workload on an unchanged cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from loadframe.experiment.design.plans import factorial, next_block, with_repeti
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Levels, SloEntry
-from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.experiment.runner.listener import Labels, Listener, RunHook
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
@@ -40,8 +39,6 @@ class Stage:
     #: Parent of the run folders.
     runs_path: Path
     listener: Listener
-    #: Documents that the store has acknowledged since it was filled, over all sessions.
-    acknowledged: AcknowledgedDocuments = field(default_factory=AcknowledgedDocuments)
 
     def session(self, run: PlannedRun) -> "Session":
         """Return a session on the cluster with workload, load generator and seed of a run; download missing corpora."""
@@ -55,7 +52,6 @@ class Stage:
             generator=self.experiment.generator(run.treatment),
             listener=self.listener,
             allow_bad=self.experiment.file.allow_bad,
-            acknowledged=self.acknowledged,
         )
 
     def labels(self, run: PlannedRun) -> Labels:

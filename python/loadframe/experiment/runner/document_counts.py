@@ -220,21 +220,10 @@ class AcknowledgedDocuments:
 
     def __init__(self) -> None:
         self._counts: dict[str, int | None] = {}
-        #: Whether unacknowledged writes may have added (True) or deleted (False) documents, as pairs with a collection.
-        self._unsure: set[tuple[str, bool]] = set()
 
     def created(self, collection: str) -> None:
         """Count a new, empty collection from 0."""
-        self.counted(collection, 0)
-
-    def counted(self, collection: str, stored: int) -> None:
-        """Continue from the store's count, so that a reported difference is not reported again."""
-        self._counts[collection] = stored
-        self._unsure -= {(collection, True), (collection, False)}
-
-    def forget(self) -> None:
-        """Mark all counts as unknown, because writes were not added."""
-        self._counts = dict.fromkeys(self._counts)
+        self._counts[collection] = 0
 
     @property
     def held(self) -> int | None:
@@ -254,18 +243,12 @@ class AcknowledgedDocuments:
         return {name: added.as_dict() for name, added in known.items() if added}
 
     def add(
-        self,
-        form: Mapping[str, Any],
-        documents: int,
-        corpora: Mapping[str, Mapping[str, Any]] = _NONE,
-        *,
-        certain: bool = True,
+        self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> str | None:
         """Add the acknowledged documents of an operation to the count of its collection, and return the collection.
 
-        `documents` is their number. Without `certain`, the store may have applied further writes. None, without a
-        change, if the operation does not write a counted collection. The count becomes unknown if the change depends on
-        the store's content.
+        `documents` is their number. None, without a change, if the operation does not write a counted collection. The
+        count becomes unknown if the change depends on the store's content.
         """
         write = written_content(form)
         # With `per`, collections are created per field value and differ from those in the workload.
@@ -276,16 +259,11 @@ class AcknowledgedDocuments:
         count = self._counts[collection]
         changed = change(kind, content, corpora, first=count == 0)
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
-        if changed and not certain:
-            self._unsure.add((collection, changed > 0))
         return collection
 
     def difference(self, collection: str, stored: int) -> str | None:
-        """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown.
-
-        None, too, for a difference that unacknowledged writes may explain.
-        """
+        """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
         expected = self._counts.get(collection)
-        if expected is None or expected == stored or (collection, stored > expected) in self._unsure:
+        if expected is None or expected == stored:
             return None
         return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were acknowledged"

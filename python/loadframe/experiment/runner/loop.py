@@ -444,8 +444,6 @@ class _Group:
                 self._deadline.run_recorded()
             except LoadframeError as error:
                 with_keys(error)
-                # Its writes are not counted.
-                stage.acknowledged.forget()
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)
                 _require_ranks()

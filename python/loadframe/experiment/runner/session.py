@@ -96,12 +96,8 @@ class Session:
         generator: Generator,
         listener: Listener,
         allow_bad: bool = False,
-        acknowledged: AcknowledgedDocuments | None = None,
     ) -> None:
-        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it.
-
-        `acknowledged` has the documents of earlier sessions on the same collections; by default there are none.
-        """
+        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it."""
         self.cluster = cluster
         self._allow_bad = allow_bad
         #: Cluster states that `allow_bad` accepted, as sentences in order; a dict used as an ordered set.
@@ -115,7 +111,7 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = acknowledged or AcknowledgedDocuments()
+        self._acknowledged = AcknowledgedDocuments()
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
         self._sources = SourcesSampler()
@@ -340,7 +336,7 @@ class Session:
             # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"cannot connect to {host['host']}: {host['why']}")
-            for difference in self._differences_if_counted(phase, outcome, disturbed=hook.disturbs):
+            for difference in self._differences(phase, outcome):
                 writer.event("documents differ", phase=phase.name, difference=difference)
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
@@ -553,17 +549,6 @@ class Session:
             self._allowed[state] = None
         return differs
 
-    def _differences_if_counted(self, phase: ResolvedPhase, outcome: Outcome, *, disturbed: bool) -> list[str]:
-        """Return the same as `_differences`, but nothing for a `disturbed` cluster that cannot count its documents."""
-        try:
-            return self._differences(phase, outcome)
-        except LoadframeError as error:
-            # A killed node may hold data that cannot be counted; the figures of such a run stay.
-            if not disturbed:
-                raise
-            self.listener.remark(f"could not count the documents in the store: {error.what}")
-            return []
-
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
 
@@ -574,9 +559,7 @@ class Session:
             # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
-            # Phases that prepare must leave exactly the planned documents.
-            certain = phase.prepares or not _has_unsure_writes(operation)
-            written.add(self._acknowledged.add(form, documents, phase.corpora, certain=certain))
+            written.add(self._acknowledged.add(form, documents, phase.corpora))
         if not phase.exhausts:
             return []
         differences = (self._count_difference(name) for name in sorted(filter(None, written)))
@@ -588,9 +571,8 @@ class Session:
         Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
         """
         counted_at = time.monotonic()
-        while difference := self._acknowledged.difference(name, stored := self.cluster.count(name)):
+        while difference := self._acknowledged.difference(name, self.cluster.count(name)):
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
-                self._acknowledged.counted(name, stored)
                 return difference
             time.sleep(COUNT_PAUSE)
         return None
@@ -627,15 +609,6 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
 def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a service refused an operation that only tidies data, by the statuses of its answers."""
     return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
-
-
-def _has_unsure_writes(operation: Mapping[str, Any]) -> bool:
-    """Return whether the store may have applied writes of an operation that it did not acknowledge, or one twice.
-
-    `operation` is an entry of an outcome: requests failed, had no answer at the end, or were repeated.
-    """
-    failed = any(one.get("requests", 0) > one.get("successes", 0) for one in (operation, operation["warmup"]))
-    return failed or bool(operation.get("in_flight_at_end") or operation.get("retries"))
 
 
 def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
