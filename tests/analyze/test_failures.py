@@ -6,6 +6,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more, failures
+from loadframe.analyze.verdict.rules import documents_lost
 from loadframe.record import Run, Summary
 from loadframe.record.schema.figures import StoredEvents
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
@@ -79,6 +80,11 @@ def test_a_run_of_an_earlier_version_has_its_lost_documents_as_a_deviation():
     assert (run.store_failed, run.sound, run.usable) == (True, True, False)
     assert run.why == "2 of 2,000 acknowledged documents are missing in trips"
     assert run.as_dict()["store_failures"] == [{"kind": "documents", "words": run.why, "requests": None}]
+
+
+def test_a_single_document_that_is_left_is_read():
+    reason = documents_lost("trips holds 1 document, but 2,000 were acknowledged")
+    assert reason is not None and reason.figures["held"] == 1
 
 
 def test_more_documents_than_acknowledged_are_a_deviation():

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from loadframe.cluster import Cluster
 from loadframe.experiment.runner.existing import ExistingClusters
 from loadframe.experiment.runner.existing_cluster import ExistingCluster, RuntimeSettings
 from loadframe.experiment.runner.ledger import Changes
@@ -17,7 +18,7 @@ class Remembering:
 
     def __init__(self):
         self.values = dict(BEFORE)
-        self.addresses, self.size, self.spec = ["127.0.0.1:1"], 1, None
+        self.addresses, self.size, self.spec, self.nodes = ["127.0.0.1:1"], 1, None, []
         self.store, self.observed = self, {}
 
     def running_settings(self, _addresses, names):
@@ -73,3 +74,19 @@ def test_settings_of_a_timeline_are_restored_for_the_next_run_and_at_the_end(exi
             cluster.configure({"threads": 2})
     assert target.settings.changed() == ["threads"]
     assert target.changes.settings == {"threads": "8"}
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_settings_are_set_again_after_a_restart_that_forgot_them(existing, monkeypatch, alive):
+    clusters, target, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+    )
+    first, second = (run for run in runs.values() if run.treatment["store.settings.buffer"] == 512)
+    cluster = clusters.provide(clusters._experiment, first)
+    target.name, cluster.nodes = "docs", [SimpleNamespace(alive=alive, paused=False, cut=False)]
+    restarted = Remembering()
+    monkeypatch.setattr(Cluster, "respawn", lambda *_: restarted)
+    monkeypatch.setattr(Cluster, "runs", lambda _: True)
+    assert target.resize(cluster, 1 if not alive else 2, lambda _: None) is restarted
+    target.cluster = restarted
+    assert clusters.provide(clusters._experiment, second).values["buffer"] == "512"

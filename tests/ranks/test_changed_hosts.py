@@ -24,10 +24,12 @@ class Load:
     """A load that takes until `go` for its first change of hosts, and cannot resolve the host `unknown:1`."""
 
     def __init__(self):
-        self.go, self.hosts, self.stopped = threading.Event(), [], False
+        self.began, self.go = threading.Event(), threading.Event()
+        self.hosts, self.stopped = [], False
 
     def set_hosts(self, hosts):
-        if not self.hosts:
+        if not self.began.is_set():
+            self.began.set()
             assert self.go.wait(30)
         if "unknown:1" in hosts:
             raise ValueError("cannot resolve unknown:1")
@@ -44,16 +46,16 @@ class Load:
 
 
 def told(*lists):
-    """Return a participant and its load after it has heard of these hosts, and has done what follows."""
+    """Return a world and its load after a participant has heard of these hosts, and has done what follows."""
     world, load = Above(), Load()
     member = Participant(world, ORDER, {"target": {}})
     member._handle = load
     for hosts in lists:
         member.down({"kind": "hosts", "hosts": hosts})
-    time.sleep(0.05)
+    assert load.began.wait(30)
     load.go.set()
-    until = time.monotonic() + 1
-    while time.monotonic() < until:
+    end = time.monotonic() + 30
+    while member._following is not None and time.monotonic() < end:
         member.tick()
         time.sleep(0.01)
     return world, load

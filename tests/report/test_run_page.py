@@ -81,6 +81,15 @@ def test_the_offered_rate_of_exported_figures_counts_requests(tmp_path, group, o
     assert {row[table.columns.index("offered/s")].number.value for row in table.rows} == {offered}
 
 
+def test_the_offered_rate_of_journeys_counts_their_requests(tmp_path):
+    rated = write_run(tmp_path, "r1", Truth(rate=50.0))
+    phase, stream = rated.summary.phases[-1], rated.summary.phases[-1].streams[0]
+    planned = [{"name": phase.name, "streams": [{"name": stream.name, "journey": ["post", "read"]}]}]
+    rated.__dict__["manifest"] = replace(rated.manifest, workload=replace(rated.manifest.workload, phases=planned))
+    table = operations_table(rated).data
+    assert {row[table.columns.index("offered/s")].number.value for row in table.rows} >= {100.0}
+
+
 def test_throughput_over_time_counts_each_second(run):
     plot = Page(run_page(run)).plots["run-over-time"]
     throughput = plot["traces"][0]

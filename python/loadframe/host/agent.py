@@ -155,9 +155,8 @@ def act(number: int, what: str) -> ProcessState:
         case _:
             raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
-        # The caller learns this state: only a later change needs a report.
-        held.reported = held.current_state()
-        return held.reported
+        # `_report_changes` sends it as well, for a caller who no longer waits.
+        return held.current_state()
 
 
 def limit_differences(number: int, throttled: bool) -> list[Difference]:

@@ -58,6 +58,7 @@ impl Timing {
                 let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
                 reply.parts.push(ReplyPart { name, sent, done: reply.done, documents: 0, failed });
             } else if reply.outcome.is_ok() {
+                let told = told.join(", ");
                 reply.outcome =
                     Err(assertion(format!("the answer's Server-Timing does not tell {wanted:?}: {told:?}")));
             }

@@ -261,8 +261,8 @@ fn a_new_user_starts_without_captured_values() {
 
 #[test]
 fn times_that_an_answer_tells_are_parts_of_the_operation() {
-    let told =
-        "HTTP/1.1 200 OK\r\nServer-Timing: store;dur=2.500, app;dur=0.25\r\nX-Id: r-0\r\ncontent-length: 0\r\n\r\n";
+    let told = "HTTP/1.1 200 OK\r\nServer-Timing: store;dur=2.500\r\nServer-Timing: app;dur=0.25\r\nX-Id: r-0\r\n\
+                content-length: 0\r\n\r\n";
     let server = play(vec![told.to_owned(), told.to_owned(), answer("200 OK", ""), answer("500 Broken", "")]);
     let mut client = client(&server.host);
     let form = get(json!({"timing": ["app", "store"], "expect": {"headers": {"x-id": "r-${k}"}}}));

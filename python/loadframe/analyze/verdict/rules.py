@@ -632,7 +632,7 @@ CONTENDED = ValidityRule(
 
 #: How runs record that a collection and the acknowledgements differ.
 _DIFFERENCE = re.compile(
-    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents, but (?P<acknowledged>[\d,]+) were acknowledged"
+    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents?, but (?P<acknowledged>[\d,]+) were acknowledged"
 )
 
 

@@ -40,6 +40,7 @@ class RuntimeSettings:
         before = cluster.store.running_settings(cluster.addresses, names)
         self._ledger.changes.settings |= {name: setting.explicit for name, setting in before.items()}
         self._ledger.write()
+        self.applied = {**dict.fromkeys(names), **self.applied}
 
     def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
         """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set.
@@ -169,6 +170,8 @@ class ExistingCluster:
             # An earlier run has left it damaged.
             self.cluster = None
             self.cluster = cluster = Cluster.respawn(self.name, nodes or cluster.size, report)
+            # Some stores forget run-time settings when they restart.
+            self.settings.forget()
         if nodes is None or nodes == cluster.size:
             return cluster
         if self.changes.nodes is None:
@@ -179,6 +182,7 @@ class ExistingCluster:
             return cluster
         self.cluster = None
         self.cluster = Cluster.respawn(self.name, nodes, report)
+        self.settings.forget()
         return self.cluster
 
     def intact(self, session: Session) -> bool:

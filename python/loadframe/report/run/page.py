@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.publication_figures import (
     LENGTHS,
@@ -321,8 +322,10 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
         kind for phase in run.summary.phases for _, figures in with_parts(phase.operations) for kind in figures.errors
     )
     rows = []
+    recorded = RecordedRun(run.path.name, None, {}, run)
     for phase in run.summary.phases:
         stream = phase.streams[0] if len(phase.streams) == 1 else None
+        requests = recorded.per_arrival(phase.name, stream) if stream else 1
         for name, figures in with_parts(phase.operations):
             whole = figures if isinstance(figures, OperationFigures) else None
             intervals = by_phase[phase.name].get(name, {})
@@ -334,7 +337,7 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
                     Cell("yes" if phase.prepares else "no"),
                     Cell(load_text(phase)),
                     Cell(name),
-                    *map(count_cell, _levels(stream)),
+                    *map(count_cell, _levels(stream, requests)),
                     count_cell(figures.throughput),
                     count_cell(figures.documents_per_second),
                     *(percentile_cell(figures.response.at(key), intervals.get(key)) for key in _PERCENTILES),
@@ -363,18 +366,18 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
     return Table(columns, rows, names=4)
 
 
-def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
+def _levels(stream: StreamSummary | None, requests: int) -> tuple[float | None, float | None, float | None]:
     """Return the clients, users and offered rate (requests/s) of a stream. Unknown and changing numbers are None.
 
-    All are None for None and for a stream with a source.
+    `requests` is their number for each arrival. All are None for None and for a stream with a source.
     """
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (
         level if isinstance(level, int | float) else None for level in (stream.clients, stream.users, stream.rate)
     )
-    # The rate of groups counts groups, and the columns beside it count requests.
-    return clients, users, None if rate is None else rate * stream.group
+    # A rate counts groups and journeys, and the columns beside it count requests.
+    return clients, users, None if rate is None else rate * requests
 
 
 def run_page(run: Run, bands: Sequence[float] = ()) -> Page:

@@ -210,7 +210,7 @@ class SearchStore(Store):
         return Health(
             ready=answer["status"] == "green",
             status=answer["status"],
-            nodes=answer["number_of_data_nodes"],
+            nodes=answer.get("number_of_data_nodes", answer["number_of_nodes"]),
             moving=answer["relocating_shards"],
             missing=answer["unassigned_shards"] + answer["initializing_shards"],
             declared=self._declared(addresses) if answer["status"] == "yellow" else (),
