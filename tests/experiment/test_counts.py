@@ -3,13 +3,31 @@
 import pytest
 
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
+from loadframe.store.base import Store
+from loadframe.workload.collection_use import may_change_number
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
 
 
+class Numbering(Store):
+    """Documents without an id get their number in the corpus."""
+
+
+class Generating(Store):
+    """Documents without an id get a new one."""
+
+    new_ids = True
+
+
+class Blind(Store):
+    """Writes succeed whether or not a document exists."""
+
+    blind_writes = True
+
+
 @pytest.fixture
-def counts() -> AcknowledgedDocuments:
-    counts = AcknowledgedDocuments()
+def counts(request) -> AcknowledgedDocuments:
+    counts = AcknowledgedDocuments(getattr(request, "param", Generating))
     counts.created("c")
     return counts
 
@@ -20,6 +38,44 @@ def test_documents_without_ids_add_up_over_phases(counts):
     counts.add({"bulk": {**BULK, "action": "create", "id": "key"}}, 20)
     assert counts.difference("c", 125) is None
     assert counts.difference("c", 124) == "c holds 124 documents, but 125 were acknowledged"
+
+
+@pytest.mark.parametrize("counts", [Numbering, Blind], indirect=True)
+def test_a_second_load_without_ids_can_replace_the_first(counts):
+    counts.add({"bulk": BULK}, 100)
+    assert counts.difference("c", 99) is not None
+    counts.add({"bulk": BULK}, 100)
+    assert counts.difference("c", 100) is None
+    assert counts.held is None
+
+
+@pytest.mark.parametrize("counts", [Blind], indirect=True)
+@pytest.mark.parametrize("kind", ["insert", "delete", "update"])
+def test_blind_writes_may_meet_missing_and_existing_documents(counts, kind):
+    counts.add({"bulk": BULK}, 100)
+    counts.add({kind: {"collection": "c", "id": "${id}", "document": {}}}, 40)
+    assert counts.difference("c", 7) is None
+
+
+def test_documents_of_another_target_are_left_out(counts):
+    assert counts.add({"bulk": BULK, "target": "other"}, 100) is None
+    assert counts.held == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "changes"),
+    [
+        ({"request": {"method": "POST", "path": "/c/_delete_by_query"}}, True),
+        ({"request": {"method": "GET", "path": "/c/_count"}}, False),
+        ({"sql": {"statement": "DELETE FROM c"}}, True),
+        ({"command": ["DEL", "c:1"]}, True),
+        ({"command": ["GET", "c:1"]}, False),
+        ({"force_merge": {"collection": "c"}}, False),
+        ({"read_modify_write": {"collection": "c", "id": "1", "document": {}}}, False),
+    ],
+)
+def test_some_requests_may_change_the_number_of_documents(form, changes):
+    assert may_change_number(form) == changes
 
 
 def test_a_first_load_with_ids_is_compared_and_a_second_cannot_be(counts):

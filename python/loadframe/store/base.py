@@ -239,6 +239,8 @@ class Store(ABC):
     own_address: bool = False  #: all nodes use the same ports, each on a separate address (127.0.0.1, 127.0.0.2, ...)
     speaks_http: bool = False  #: its administration is HTTP, so that proxies apply
     greeting: tuple[bytes, bytes] | None = None  #: first bytes of a client, and a pattern of the answer to them
+    new_ids: bool = False  #: a `bulk` document without `id` gets a new one, not its key or number in the corpus
+    blind_writes: bool = False  #: inserts and deletions succeed whether or not the document exists
     count_lag: float = 0.0  #: longest delay of `count` after acknowledged writes, s
     only_elsewhere: bool = False  #: Loadframe does not start its nodes; they are reached with --hosts
     only_here: bool = False  #: its nodes run only on this machine

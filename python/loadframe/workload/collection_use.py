@@ -19,6 +19,8 @@ _READING = (
     *("read", "scan", "search", "multi_search", "aggregation", "count", "esql", "eql", "knn"),
     *("scroll", "search_after", "composite", "get", "find", "wait_for_health", "http"),
 )
+#: Operations that write, but leave the number of documents as it is.
+_KEEPING = ("read_modify_write", "refresh", "flush", "force_merge", "put_settings", "put_template")
 #: Statements that read, and commands of Redis and MongoDB that read.
 _READING_STATEMENT = re.compile(r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALYZE))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL)
 _READING_COMMANDS = {
@@ -89,6 +91,11 @@ def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
     True also for merges, refreshes and unknown requests.
     """
     return any(not _only_reads(form) for phase in phases for form in phase.operations.values())
+
+
+def may_change_number(form: Mapping[str, Any]) -> bool:
+    """Return whether a request may add or remove documents. True also for unknown requests."""
+    return not any(kind in form for kind in _KEEPING) and not _only_reads(form)
 
 
 def _refusal(why: str) -> BadInput:

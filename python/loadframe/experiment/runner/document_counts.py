@@ -18,6 +18,7 @@ from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
 from loadframe.record.schema.figures import StoredEvents
+from loadframe.store.base import Store
 from loadframe.workload import ResolvedPhase
 
 #: Pause between two counts, s.
@@ -180,11 +181,17 @@ def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | 
 
 
 def change(
-    kind: str, content: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool
+    kind: str,
+    content: Mapping[str, Any],
+    corpora: Mapping[str, Mapping[str, Any]],
+    *,
+    first: bool,
+    new_ids: bool,
 ) -> int | None:
     """Return how much each document changes the count (such as 1 or -1); None if that depends on the store's content.
 
-    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty.
+    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty. For `new_ids`
+    see `Store`.
     """
     if content.get("conflicts"):
         return None
@@ -194,12 +201,14 @@ def change(
         # Action lines may repeat an id.
         return None
     if action in ("index", "upsert"):
-        # Documents without an id are new, and so are documents with ids in an empty collection.
-        return 1 if "id" not in content or (kind == "bulk" and first) else None
+        # Documents with a new id are new, and so are all documents of a corpus in an empty collection.
+        return 1 if ("id" not in content and new_ids) or (kind == "bulk" and first) else None
     return _CHANGES[action]
 
 
-def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
+def gain(
+    form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool, new_ids: bool
+) -> Gain | None:
     """Return the growth of a collection by an operation, negative for deletions; None if the number does not change.
 
     `new_documents` of the operation takes precedence. `first` means that its collection is empty at the start.
@@ -208,7 +217,7 @@ def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, f
     declared = form.get("new_documents")
     if declared is not None:
         return Gain(declared, "documents" if write and write[0] == "bulk" else "successes") if declared else None
-    changed = 0 if write is None else change(*write, corpora, first=first)
+    changed = 0 if write is None else change(*write, corpora, first=first, new_ids=new_ids)
     return Gain(1.0, sure=False) if changed is None else Gain(float(changed)) if changed else None
 
 
@@ -218,12 +227,18 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 class AcknowledgedDocuments:
     """Number of acknowledged documents in each collection that was created here."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | type[Store]) -> None:
+        """Count from 0 collections; `store` determines which writes add documents."""
+        self._store = store
         self._counts: dict[str, int | None] = {}
 
     def created(self, collection: str) -> None:
         """Count a new, empty collection from 0."""
         self._counts[collection] = 0
+
+    def forget(self) -> None:
+        """Mark all counts as unknown, after requests whose changes are not known."""
+        self._counts = dict.fromkeys(self._counts)
 
     @property
     def held(self) -> int | None:
@@ -237,7 +252,12 @@ class AcknowledgedDocuments:
         """Return the gains of these operations for a load that starts now; operations without a change are omitted."""
         collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written_content(form))}
         known = {
-            name: gain(form, corpora, first=self._counts.get(collections.get(name, "")) == 0)
+            name: gain(
+                form,
+                corpora,
+                first=self._counts.get(collections.get(name, "")) == 0,
+                new_ids=self._store.new_ids,
+            )
             for name, form in forms.items()
         }
         return {name: added.as_dict() for name, added in known.items() if added}
@@ -251,13 +271,16 @@ class AcknowledgedDocuments:
         count becomes unknown if the change depends on the store's content.
         """
         write = written_content(form)
-        # With `per`, collections are created per field value and differ from those in the workload.
-        if write is None or write[1]["collection"] not in self._counts or write[1].get("per"):
+        # With `per`, collections are created per field value and differ from those in the workload. With `target`,
+        # another server gets the documents.
+        if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):
             return None
         kind, content = write
         collection: str = content["collection"]
         count = self._counts[collection]
-        changed = change(kind, content, corpora, first=count == 0)
+        changed = change(kind, content, corpora, first=count == 0, new_ids=self._store.new_ids)
+        if self._store.blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
+            changed = None
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
         return collection
 

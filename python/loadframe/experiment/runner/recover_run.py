@@ -15,7 +15,6 @@ from typing import Any
 from loadframe.analyze.summary import summarize
 from loadframe.base.errors import GeneratorFailed
 from loadframe.base.event_kinds import PHASE_ENDED
-from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.record import RunWriter
 from loadframe.record.unfinished import BegunPhase, Wreck, wrecks
 
@@ -48,8 +47,8 @@ def _finish(wreck: Wreck, why: str) -> Path:
         for phase in replace(wreck, folder=writer.folder).phases():
             outcome = phase.outcome or _outcome(phase, wreck.manifest)
             of_phase = planned[outcome["phase"]]
-            gains = AcknowledgedDocuments().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
-            outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
+            growth = {key: phase.begun.get(key) for key in ("held", "gains")}
+            outcomes.append({**outcome, "prepares": of_phase["prepares"], **growth})
         last = outcomes[-1]
         ended = last["offset"] + last["warmup"] + last["measured"]
         writer.event(PHASE_ENDED, ended, phase=last["phase"])

@@ -58,7 +58,7 @@ from loadframe.observe import (
 )
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
-from loadframe.workload.collection_use import without_prefix
+from loadframe.workload.collection_use import may_change_number, without_prefix
 
 #: Operations that tidy a collection's files or show new documents, and leave the documents alone.
 _TIDYING = {"force_merge", "flush", "refresh"}
@@ -111,7 +111,7 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = AcknowledgedDocuments()
+        self._acknowledged = AcknowledgedDocuments(cluster.store)
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
         self._sources = SourcesSampler()
@@ -295,16 +295,20 @@ class Session:
                 # Not earlier: phases that prepare may remove documents.
                 self._try_count(events.begin)
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
+            gains = self._acknowledged.gains(phase.operations, phase.corpora)
+            growth = {"held": self._acknowledged.held, "gains": gains}
 
-            def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
+            def started(
+                start: float, phase: ResolvedPhase = phase, folder: Path = folder, growth: dict[str, Any] = growth
+            ) -> None:
                 """Record the start of the phase, and call the hook."""
-                writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
+                begun = {"phase": phase.name, "start": start, **growth}
+                writer.begun(folder, begun | self.generator.taking_part())
                 writer.event(PHASE_STARTED, start, phase=phase.name)
                 hook.phase(start, phase.longest_warmup)
 
-            gains = self._acknowledged.gains(phase.operations, phase.corpora)
-            extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.visibility_probes}
-            extra["one_journey"] = phase.stop == {"journeys": 1}
+            one_journey = phase.stop == {"journeys": 1}
+            extra = {**growth, "looks": phase.visibility_probes, "one_journey": one_journey}
             try:
                 outcome = self._phase(
                     phase,
@@ -559,6 +563,8 @@ class Session:
             # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
+            if form and written_content(form) is None and may_change_number(form):
+                self._acknowledged.forget()
             written.add(self._acknowledged.add(form, documents, phase.corpora))
         if not phase.exhausts:
             return []

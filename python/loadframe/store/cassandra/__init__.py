@@ -67,6 +67,7 @@ class Cassandra(Store):
     schemes: Mapping[str, bool | None] = {"cassandra": None}
     family = "cassandra"
     driver = "cql"
+    blind_writes = True
     ages = True  # the JIT compiler needs minutes
     versions = ("5.0.9",)
     own_address = True

@@ -69,6 +69,7 @@ class MongoDB(Store):
     oldest = (4, 2)
     family = "mongodb"
     driver = "mongodb"
+    new_ids = True
     versions = ("6.0.5",)
     start_seconds = (6.0, 1.0)
     own_user = True

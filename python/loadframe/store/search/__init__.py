@@ -70,6 +70,7 @@ class SearchStore(Store):
 
     family = "elasticsearch"
     driver = "search"
+    new_ids = True
     speaks_http = True
     joins_without_all = True
     knows_racks = True
