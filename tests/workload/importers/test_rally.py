@@ -189,6 +189,25 @@ def test_a_throughput_ramps_up_with_its_clients(written, loaded):
     assert (phase.rate.from_, phase.rate.stages[0].to, phase.rate.stages[0].over) == (5, 20, 8)
 
 
+def test_the_limit_of_the_clients_of_throttled_tasks_is_reported(written, loaded):
+    slow = looks("slow", clients=2, **{"target-throughput": 20, "iterations": 3})
+    often = looks("often", **{"target-interval": 0.5, "schedule": "poisson"})
+    imported = import_rally(written("t.json", together(slow, often, looks("free", clients=3))), None, {})
+    (report,) = imported.left_out
+    assert report.startswith("throttled tasks slow (2 clients), often (1 client): their limit of one request in flight")
+    # The remedy is a valid stream.
+    imported.data["phases"][0]["streams"][0].update(clients=2, pacing="100ms")
+    for key in ("rate", "arrivals"):
+        del imported.data["phases"][0]["streams"][0][key]
+    (phase,) = loaded(imported).file.phases
+    assert (phase.named_streams[0].clients, phase.named_streams[0].pacing) == (2, 0.1)
+
+
+def test_tasks_without_a_rate_report_no_limit_of_clients(written):
+    track = written("t.json", together(looks("a", clients=2), looks("b", **{"target-throughput": 0})))
+    assert import_rally(track, None, {}).left_out == ()
+
+
 def test_templates_with_as_many_fields_as_the_largest_tracks_have_are_imported(written, loaded):
     fields = {f"field_{number}": {"type": "keyword", "ignore_above": 1024} for number in range(20_000)}
     written("large.json", {"template": {"mappings": {"properties": fields}}})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.workload.importers.imported import name_of, without_operation
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
@@ -104,6 +105,7 @@ class Schedule:
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
         self._leave_out_twins()
+        self._report_rates()
         if not self.phases:
             where = self.track.place(f"{challenge.where}, schedule")
             raise BadInput("no task of the schedule can be imported", where=where, remedy=self._why())
@@ -213,6 +215,19 @@ class Schedule:
                 if (load := without_operation(phase, key)) is not None
             ]
             self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
+
+    def _report_rates(self) -> None:
+        """Report that tasks with a rate lose the limit of their clients: one request in flight each.
+
+        Loadframe lacks an open loop in which further requests wait and keep their scheduled time.
+        """
+        throttled = [task for tasks in self._tasks for task in tasks if "rate" in task.pacing]
+        if throttled:
+            names = ", ".join(dict.fromkeys(f"{task.name} ({counted(task.clients, 'client')})" for task in throttled))
+            what = "their limit of one request in flight per client"
+            instead = "replace `rate` and `arrivals` by `clients` and `pacing` (clients / rate)"
+            loss = "response times then exclude the wait for a client"
+            self.track.leave_out(f"throttled tasks {names}: {what}; to keep it, {instead}, but {loss}")
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
         """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
