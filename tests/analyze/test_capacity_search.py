@@ -8,6 +8,7 @@ import pytest
 
 from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, search
 from loadframe.analyze.capacity.criteria import broken, growth
+from loadframe.simulate import autoregressive
 from loadframe.store.sim.model import SimModel
 from virtual_arrivals import arriving
 
@@ -177,6 +178,12 @@ def test_a_backlog_that_only_scatters_does_not_grow():
     assert grows <= 20, "at most one in twenty, and some room"
     assert growth([1, 1, 1, 1, 1, 1]) == 0
     assert growth((np.arange(60) * 2 + source.poisson(5, 60)).tolist()) == pytest.approx(2, abs=0.1)
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 300])
+def test_one_in_twenty_correlated_backlogs_without_growth_counts_as_growing(seconds):
+    series = autoregressive(np.random.default_rng(1), (1000, seconds), 0.8)
+    assert 0.03 < np.mean([growth(levels) > 0 for levels in series]) < 0.08
 
 
 def test_a_rate_that_passed_and_failed_is_not_that_of_a_cold_store():
