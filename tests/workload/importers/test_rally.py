@@ -172,7 +172,22 @@ def test_tasks_in_parallel_end_with_the_largest_file_of_the_one_that_completes_t
     operation = next(stream.operation for stream in phase.named_streams if stream.name == phase.ends_with)
     corpus = imported.data["operations"][operation]["bulk"]["corpus"]
     assert imported.data["corpora"][corpus]["documents"] == 1000
-    assert any("its 3 files one after the other" in part for part in imported.left_out)
+    assert any("its 3 files one after the other; each is a stream with all clients" in p for p in imported.left_out)
+    write["target-throughput"] = 10
+    imported = import_rally(written("t.json", track), None, {})
+    assert any("each is a stream with the whole rate of the task" in part for part in imported.left_out)
+
+
+def test_the_only_task_in_parallel_writes_its_files_one_after_the_other(written, loaded):
+    write = {"name": "write", "operation": {"operation-type": "bulk", "bulk-size": 10}}
+    write |= {"clients": 8, "target-throughput": 40, "warmup-time-period": 5}
+    documents = [{"source-file": f"{count}.json", "document-count": count} for count in (10, 1000)]
+    track = together(write) | {"corpora": [{"name": "c", "documents": documents}]}
+    imported = import_rally(written("t.json", track), None, {})
+    phases = loaded(imported).file.phases
+    assert [(phase.rate, phase.warmup, phase.until) for phase in phases] == [(40, 5, "exhausted")] * 2
+    reason = "its time-period and warm-up in total; they apply to each of its 2 parts"
+    assert f"task write: {reason}" in imported.left_out
 
 
 def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
@@ -495,7 +510,7 @@ def test_parts_that_the_workload_language_refuses_are_left_out_with_their_lines(
         simple(
             {"operation-type": "search", "body": {}},
             {"operation-type": "create-snapshot-repository", "repository": "r/../x", "body": {"type": "fs"}},
-            {"operation-type": "composite-agg", "body": {"aggs": {"a": {"composite": {"sources": 5}}}}},
+            {"operation-type": "composite-agg", "body": {"size": 0, "aggs": {"a": {"composite": {"sources": 5}}}}},
         ),
     )
     imported = import_rally(track, None, {})

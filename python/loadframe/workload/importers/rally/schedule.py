@@ -100,8 +100,7 @@ class Schedule:
                     self._parallel(ImportedObject(entry.data["parallel"], f"{entry.where}, parallel"))
                 else:
                     for single in _by_clients(entry, challenge):
-                        for task in self._read(single, {}):
-                            self._single(task)
+                        self._in_turn(self._read(single, {}))
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
         self._leave_out_twins()
@@ -282,26 +281,36 @@ class Schedule:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
+    def _in_turn(self, tasks: list[Task]) -> None:
+        """Add the phases of the parts of one task, one after the other; report times that apply to each part."""
+        if len(tasks) > 1 and (tasks[0].duration or tasks[0].warmup):
+            what = f"its time-period and warm-up in total; they apply to each of its {len(tasks)} parts"
+            self.track.leave_out(f"task {tasks[0].name}: {what}")
+        for task in tasks:
+            self._single(task)
+
     def _parallel(self, part: ImportedObject) -> None:
         """Add one phase for tasks that run in parallel, each as a stream; report unsupported parts.
 
-        A single task gets an ordinary phase; without importable tasks, there is none.
+        A single task gets ordinary phases; without importable tasks, there is none.
         """
         part.read_keys.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
-        tasks = []
+        read = []
         for entry in self.track.entries(part, "tasks", "task"):
             try:
-                tasks += self._read(entry, around)
+                read.append(self._read(entry, around))
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
         completed_by = part.get("completed-by")
         for key in part.rest(("tags", "meta")):
             self.track.leave_out(f"parallel tasks: {key}")
-        if len(tasks) == 1:
-            self._single(tasks[0])
-        if len(tasks) < 2:
+        imported = [parts for parts in read if parts]
+        if len(imported) == 1:
+            self._in_turn(imported[0])
+        if len(imported) < 2:
             return
+        tasks = [task for parts in imported for task in parts]
         if "clients" in part.data:
             self.track.leave_out("parallel tasks: their common number of clients; each task has its own clients")
         names: list[str] = []
@@ -328,13 +337,14 @@ class Schedule:
     def _completing(self, names: list[str], tasks: list[Task], completed_by: Any) -> str | None:
         """Return the name of the stream that ends parallel tasks: that of the task `completed_by`; None without it.
 
-        Of a task with several files, it is the stream of the largest file; report that, and its additional clients.
-        `names` are the streams of the `tasks`.
+        Of a task with several files, it is the stream of the largest file; report that, and the additional clients and
+        rate. `names` are the streams of the `tasks`.
         """
         for task in {task.name: task for task in tasks if task.reads}.values():
             files = sum(other.name == task.name and other.reads for other in tasks)
             if files > 1:
-                what = f"its {files} files one after the other; each is a stream with all clients of the task"
+                load = "the whole rate" if "rate" in task.pacing else "all clients"
+                what = f"its {files} files one after the other; each is a stream with {load} of the task"
                 self.track.leave_out(f"task {task.name}: {what}")
         # The last part of a task without files ends it.
         matches = [(name, task) for name, task in zip(names, tasks, strict=True) if task.name == completed_by][::-1]
