@@ -71,6 +71,30 @@ from loadframe.workload.importers.rally import import_rally
             {"composite": {"collection": "a", "sources": [{"x": {"terms": {"field": "x"}}}], "size": 5}},
         ),
         (
+            {
+                "operation-type": "composite-agg",
+                "index": "a,b",
+                "body": {"size": 0, "aggs": {"all": {"composite": {"size": 3, "sources": []}}}},
+                "results-per-page": 5,
+                "pages": 1,
+            },
+            {
+                "request": {
+                    "method": "POST",
+                    "path": "/a,b/_search",
+                    "body": {"size": 0, "aggs": {"all": {"composite": {"size": 5, "sources": []}}}},
+                }
+            },
+        ),
+        (
+            {"operation-type": "search", "body": {"size": 20}, "results-per-page": 0},
+            {"search": {"collection": "a", "body": {"size": 20}}},
+        ),
+        (
+            {"operation-type": "search", "body": {"size": 20}, "results-per-page": 30},
+            {"search": {"collection": "a", "body": {"size": 20}, "size": 30}},
+        ),
+        (
             {"operation-type": "shrink-index", "target-index": "b", "target-body": {"settings": {"x": 1}}},
             {"shrink": {"from": "a", "to": "b", "settings": {"x": 1}}},
         ),
@@ -259,6 +283,10 @@ def test_a_bulk_operation_that_would_measure_something_else_is_left_out(written,
         ({"operation-type": "sleep", "duration": 3}, "sleep is not supported"),
         ({"operation-type": "open-point-in-time", "index": "a"}, "unsupported type open-point-in-time"),
         ({"operation-type": "paginated-search", "body": {}, "pages": 3}, "it lacks a sort"),
+        (
+            {"operation-type": "composite-agg", "body": {"aggs": {"all": {"composite": {"sources": [{"x": {}}]}}}}},
+            "the 10 hits of each page beside its buckets",
+        ),
         (
             {"operation-type": "composite", "requests": [{"operation-type": "search", "name": "s"}]},
             "a composite other than",

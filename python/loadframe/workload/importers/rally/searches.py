@@ -55,7 +55,12 @@ def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str
     whole = outer.get("composite") if isinstance(outer, dict) else None
     plain = {"aggs", "aggregations", "query", "size", "track_total_hits"} >= set(body if isinstance(body, dict) else ())
     if not plain or not isinstance(outer, dict) or not isinstance(whole, dict) or not make.is_collection(target):
+        if (size := part.whole("results-per-page", 0)) and isinstance(body, dict):
+            # It counts buckets, not hits.
+            part.data = {**part.data, "body": _with_buckets(body, size), "results-per-page": None}
         return _first_page(make, part, name, "it is not a single composite aggregation of one index")
+    if hits := body.get("size", _DEFAULT_SIZE):
+        make.leave_out(name, f"the {hits} hits of each page beside its buckets")
     composite: dict[str, Any] = {"collection": target, "sources": literal(whole.get("sources"))}
     composite["size"] = part.whole("results-per-page", 0) or whole.get("size", _DEFAULT_SIZE)
     inner = outer.get("aggs", outer.get("aggregations"))
@@ -63,6 +68,20 @@ def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str
     composite |= {key: literal(value) for key, value in more.items() if value is not None}
     _report_parameters(make, part, name)
     return [{"composite": composite, **_asserted(make, part, name)}]
+
+
+def _with_buckets(part: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return a copy of a body or aggregation whose composite aggregations, also inner ones, have `size` buckets."""
+    copy = dict(part)
+    if isinstance(part.get("composite"), dict):
+        copy["composite"] = {**part["composite"], "size": size}
+    for key in ("aggs", "aggregations"):
+        if isinstance(part.get(key), dict):
+            copy[key] = {
+                name: _with_buckets(inner, size) if isinstance(inner, dict) else inner
+                for name, inner in part[key].items()
+            }
+    return copy
 
 
 def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
@@ -185,8 +204,9 @@ def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Fo
         make.leave_out(name, "its body is not an object")
         return []
     search: dict[str, Any] = {"body": literal(body)}
-    if part.get("results-per-page") is not None:
-        search["size"] = part.whole("results-per-page", _DEFAULT_SIZE)
+    # 0 counts as missing, as in Rally.
+    if size := part.whole("results-per-page", 0):
+        search["size"] = size
     if (cache := part.flag("cache")) is not None:
         search["request_cache"] = cache
     if parameters := make.parameters(part):
