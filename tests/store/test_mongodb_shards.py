@@ -79,10 +79,11 @@ def test_servers_of_the_configuration_are_asked_too_and_lag_is_within_a_set(monk
         "r:1": {},
         "a:0": status("s0", 100),
         "b:0": status("s0", 97),
+        "arbiter:0": status("s0", 0),
         "a:1": status("s1", 40),
         "c:1": status("c", 7),
     }
-    two = [{"_id": "s0", "host": "s0/a:0,b:0"}, {"_id": "s1", "host": "s1/a:1"}]
+    two = [{"_id": "s0", "host": "s0/a:0,b:0,arbiter:0"}, {"_id": "s1", "host": "s1/a:1"}]
     clients = {
         address: Router(
             serverStatus=told,

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -338,9 +339,12 @@ def is_router(status: Mapping[str, Any]) -> bool:
 
 
 def last_write_time(status: Mapping[str, Any]) -> float | None:
-    """Return the time of a member's last write, s since the epoch, from serverStatus; None if it is not a member."""
+    """Return the time of a member's last write, s since the epoch, from serverStatus.
+
+    None for other servers, and for members without writes, which report 1970: arbiters, and members in initial sync.
+    """
     at = _at(status, "repl.lastWrite.lastWriteDate")
-    return None if at is None else float(at.timestamp())
+    return None if at is None else float(at.replace(tzinfo=UTC).timestamp()) or None
 
 
 def replica_set_name(status: Mapping[str, Any]) -> str | None:
