@@ -112,6 +112,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--bound", "p99"], "write it as"),
         (["--bound", "p98<=1s"], "unknown measure 'p98'"),
         (["--bound", "p99<=fast"], "not a duration"),
+        (["--bound", "errors<=5"], "write a percentage from 0% to 100%"),
         (["--baseline", "nowhere"], "this path names no run"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "--catch must be above 0% and below 10000%; got 0%"),

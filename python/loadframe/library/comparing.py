@@ -15,8 +15,8 @@ from loadframe.analyze.compare import (
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration, parse_rate
-from loadframe.library.options import require_measures, share
+from loadframe.base.units import parse_duration, parse_rate, parse_share
+from loadframe.library.options import parsed_as, require_measures, share
 
 
 def compare_groups(
@@ -139,6 +139,6 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
         )
     parsers: dict[str, Callable[[str], float]] = {
         **dict.fromkeys(RATES, parse_rate),
-        "errors": lambda limit: 0.0 if limit in ("0", "0%") else share(limit, f"{option} errors<="),
+        "errors": lambda limit: parsed_as(parse_share, limit, f"{option} errors<="),
     }
     return Bound(kind, parsers.get(kind, parse_duration)(match[3]))
