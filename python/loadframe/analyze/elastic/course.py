@@ -262,8 +262,8 @@ def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
         elif event.kind == LEFT:
             members = -len(nodes - dead)
             leaving -= nodes
-        elif event.kind == FAILED:
-            # A node stays if its data could not be moved.
+        elif event.kind == FAILED and (not event.words or event.words.startswith("remove ")):
+            # A node stays if its data could not be moved. Other changes may fail during its removal.
             served = len(leaving)
             leaving.clear()
         elif event.kind == KILLED:
