@@ -31,6 +31,8 @@ def test_what_was_in_the_way_is_above_the_answer_and_no_failure_by_chance_below_
     result = searched(Answer(Kind.BRACKETED, 500.0, 800.0), *trials).nearest
     assert result is not None
     assert result.judgement.reasons == ("800",)
+    undecided = [(600, Outcome.FAILED), *trials]
+    assert searched(Answer(Kind.BRACKETED, 500.0, 800.0), *undecided).nearest.rate == 800
 
 
 @pytest.mark.parametrize(("group", "steps"), [(1, 1), (3, 0), (1, 3)])

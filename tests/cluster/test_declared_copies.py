@@ -1,7 +1,10 @@
 """Declared replicas: a run is invalid only if replicas are missing that its nodes could hold."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from loadframe.cluster.launch import wait_until_ready
 from loadframe.cluster.view import miscounted, unready
 from loadframe.store.base import Health
 
@@ -32,3 +35,10 @@ def yellow(missing: int, *declared: tuple[int, int], nodes: int = 1) -> Health:
 )
 def test_only_copies_that_could_be_held_are_missed(health, nodes, sentences):
     assert miscounted(health, nodes) + unready(health, nodes) == sentences
+
+
+def test_a_restarted_cluster_is_ready_without_the_copies_that_it_cannot_hold():
+    states = [yellow(8, (5, 2)), yellow(5, (5, 2)), yellow(5, (5, 2))]
+    node = SimpleNamespace(serves=True, alive=True, address="127.0.0.1:1")
+    wait_until_ready(SimpleNamespace(health=lambda _: states.pop(0)), [node], 1)
+    assert len(states) == 1

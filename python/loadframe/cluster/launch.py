@@ -156,8 +156,8 @@ def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:
     """Wait until each of the nodes that serve clients sees the cluster ready with `size` data nodes.
 
-    `more` further nodes may or may not be members. StoreFailed, with the end of its log, if a node ends or is not ready
-    within 240 s.
+    Declared copies that do not fit on `size` nodes may be missing. `more` further nodes may or may not be members.
+    StoreFailed, with the end of its log, if a node ends or is not ready within 240 s.
     """
     deadline = time.monotonic() + _READY_WITHIN
     waiting = [node for node in nodes if node.serves]
@@ -167,7 +167,7 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
                 raise node_ended(node, "while it started")
         with contextlib.suppress(LoadframeError):
             health = store.health([waiting[0].address])
-            if health.ready and size <= health.nodes <= size + more:
+            if health.serves_all(size) and size <= health.nodes <= size + more:
                 del waiting[0]
                 continue
         if time.monotonic() > deadline:

@@ -159,8 +159,7 @@ def incomplete(health: Health, size: int) -> list[str]:
     Empty also if only declared copies are missing that do not fit on `size` nodes.
     """
     # Declared copies that so few nodes cannot hold are expected to be missing, such as a replica on a single node.
-    as_declared = health.declared and health.missing <= health.unheld(size)
-    if not health.ready and not as_declared:
+    if not health.serves_all(size):
         if not health.missing:
             return [f"the cluster is {health.status}"]
         missing = f"{counted(health.missing, *health.piece)} not in service"

@@ -343,7 +343,8 @@ def stored_lines_text(name: str, source: "SourceFigures") -> str:
     received = source.lines - source.dropped
     missing = received - source.indexed
     words = f"{name}: {format_count(source.indexed)} of {counted(received, 'line')} stored"
-    return f"{words}, {format_count(missing)} missing" if missing > 0 else words
+    words += f", {format_count(missing)} missing" if missing > 0 else ""
+    return f"{words}, {format_count(source.dropped)} more dropped" if source.dropped else words
 
 
 def sources_texts(phase: "PhaseSummary") -> list[str]:
@@ -354,8 +355,6 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
     texts = []
     for name, source in phase.sources.items():
         words = f"{stored_lines_text(name, source)}; {counted(source.accepted, 'event')} accepted"
-        if source.dropped:
-            words += f", {format_count(source.dropped)} dropped"
         if source.dead:
             kinds = ", ".join(
                 f"{format_count(count)} {reason}" for reason, count in source.dead_letters.items() if count

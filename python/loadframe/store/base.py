@@ -140,6 +140,10 @@ class Health:
         """
         return sum(pieces * max(copies - nodes, 0) for pieces, copies in self.declared)
 
+    def serves_all(self, nodes: int) -> bool:
+        """Return whether the cluster is ready, or lacks only declared copies that do not fit on `nodes` nodes."""
+        return self.ready or bool(self.declared and self.missing <= self.unheld(nodes))
+
     @property
     def balanced(self) -> bool:
         """Whether all replicas of all pieces are in service and no piece is moving."""

@@ -90,12 +90,16 @@ class Search:
 
     @property
     def nearest(self) -> Attempt | None:
-        """The failed trial with the lowest rate above that of the answer (0 if it has none); None without one."""
-        held = (self.answer and self.answer.rate) or 0.0
+        """The failed trial at the end of the answer's bracket; None without one.
+
+        If the answer has no bracket, or no trial failed at its end: the one with the lowest rate above the answer.
+        """
+        held, above = (self.answer.rate or 0.0, self.answer.above) if self.answer else (0.0, None)
         failed = [
             attempt for attempt in self.attempts if attempt.judgement.outcome is Outcome.FAILED and attempt.rate > held
         ]
-        return min(failed, key=lambda attempt: attempt.rate, default=None)
+        # A single failure below `above` has not decided the rate.
+        return min(failed, key=lambda attempt: (attempt.rate != above, attempt.rate), default=None)
 
 
 @dataclass(frozen=True)
