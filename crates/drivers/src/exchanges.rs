@@ -14,7 +14,14 @@ pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) 
     }
     let written = write().await;
     parts.push(written.part(1));
-    Reply { parts, ..Exchanged::of(&read).followed_by(written) }
+    Reply { parts, ..followed_by(&read, written) }
+}
+
+/// Returns `later` with the times and bytes of both; see [`Exchanged::then`]. It has the node of the last exchange that
+/// was sent.
+fn followed_by(before: &Reply, later: Reply) -> Reply {
+    let node = later.node_or(before.node);
+    Reply { node, ..Exchanged::of(before).followed_by(later) }
 }
 
 /// Appends `line` on a new line of `text`, the request or the answer to display.
@@ -80,7 +87,7 @@ impl Exchanges {
         self.whole = Some(match self.whole.take() {
             None => reply,
             Some(before) => {
-                let both = Exchanged::of(&before).followed_by(reply);
+                let both = followed_by(&before, reply);
                 let documents = before.documents + both.documents;
                 Reply { documents, outcome: before.outcome.and(both.outcome), ..both }
             }
@@ -116,6 +123,21 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[tokio::test]
+    async fn exchanges_count_for_the_last_node_that_one_was_sent_to() {
+        let now = Instant::now();
+        let sent = |node| Reply { node, ..Reply::new(now, now, Ok(())) };
+        let unsent = || Reply::unsent(Failure::new(ErrorClass::Rejected, "no primary"));
+        assert_eq!(read_modify_write(sent(2), async || unsent()).await.node, 2);
+        for (replies, node) in [([sent(2), unsent()], 2), ([unsent(), sent(2)], 2), ([sent(1), sent(2)], 2)] {
+            let mut exchanges = Exchanges::default();
+            for reply in replies {
+                exchanges.join(reply);
+            }
+            assert_eq!(exchanges.finish().node, node);
+        }
+    }
 
     #[tokio::test]
     async fn a_read_modify_write_has_two_parts_and_stops_after_a_failed_read() {

@@ -14,7 +14,7 @@ pub trait Documents {
 pub struct Outcome<A> {
     /// Times and bytes.
     pub exchanged: Exchanged,
-    /// The node that served the request.
+    /// The node that served the request, or [`NO_NODE`](loadframe_engine::driver::NO_NODE).
     pub node: u16,
     /// The judged answer, or the reason for its absence.
     pub answer: Result<A, Failure>,

@@ -1,7 +1,7 @@
 //! Bulk requests of protocols with one request per document: all documents at once, each to the node that owns it.
 
 use futures_util::future::join_all;
-use loadframe_engine::driver::{Failure, Reply};
+use loadframe_engine::driver::{Failure, NO_NODE, Reply};
 
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
@@ -83,9 +83,9 @@ pub async fn open_each(
 }
 
 /// Returns the node for which a request counts: that of the first group, of those with a reachable node. Without such a
-/// group, the node that was `asked` first; 0 if none was.
+/// group, the node that was `asked` first, if any.
 pub fn first_node(opened: &[Group], asked: Option<u16>) -> u16 {
-    opened.first().map(|(node, _)| *node).or(asked).unwrap_or(0)
+    opened.first().map(|(node, _)| *node).or(asked).unwrap_or(NO_NODE)
 }
 
 /// Sends each group on the connection of its node, all at once, and waits for the answers.
@@ -146,6 +146,6 @@ mod tests {
     fn a_request_that_reached_no_node_counts_for_the_one_that_it_asked_first() {
         assert_eq!(first_node(&[(4, vec![1]), (2, vec![0])], Some(3)), 4);
         assert_eq!(first_node(&[], Some(3)), 3);
-        assert_eq!(first_node(&[], None), 0);
+        assert_eq!(first_node(&[], None), NO_NODE);
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
-use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, NO_NODE, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::util::suggestions::unknown;
@@ -280,6 +280,9 @@ impl Several {
     /// Returns `reply` of a target with its node number replaced by the host's number among all targets.
     /// A new host gets a new number.
     fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
+        if reply.node == NO_NODE {
+            return reply;
+        }
         let numbers = &mut connection.numbers[target];
         let at = usize::from(reply.node);
         if at >= numbers.len() {
@@ -297,5 +300,27 @@ impl Several {
             all.push((target, host));
             all.len() - 1
         }) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use loadframe_engine::driver::{ErrorClass, Failure};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_sent_to_no_node_gets_the_number_of_none() {
+        let of_app = json!({"driver": "null", "hosts": []});
+        let target = json!({"driver": "several", "hosts": [], "targets": {"app": of_app, "store": of_app}});
+        let several = Several::new(&serde_json::from_value(target).unwrap()).unwrap();
+        let mut connection = several.connection(0);
+        let unsent = Reply::unsent(Failure::new(ErrorClass::Rejected, "no primary"));
+        assert_eq!(several.renumbered(&mut connection, 1, unsent).node, NO_NODE);
+        let now = Instant::now();
+        assert_eq!(several.renumbered(&mut connection, 1, Reply::new(now, now, Ok(()))).node, 0);
     }
 }

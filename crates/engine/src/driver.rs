@@ -252,6 +252,9 @@ pub trait Nodes {
     fn available(&mut self) -> &[(u16, u32)];
 }
 
+/// The node of a request that was sent to none, or of which no node is known.
+pub const NO_NODE: u16 = u16::MAX;
+
 /// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
@@ -268,7 +271,7 @@ pub struct Reply {
     pub bytes_received: u64,
     /// Documents that the store stored or returned. Of a failed request, only those that a retry does not repeat.
     pub documents: u64,
-    /// Index of the host that served the request.
+    /// Index of the host that served the request, or [`NO_NODE`].
     pub node: u16,
     /// Exchanges of the request, if the operation has [`Driver::parts`].
     pub parts: Vec<ReplyPart>,
@@ -321,10 +324,16 @@ impl Reply {
         ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents, failed }
     }
 
-    /// Creates the reply of a request that was never sent: both times are now, and it failed with `failure`.
+    /// Creates the reply of a request that was never sent: both times are now, it has no node, and it failed with
+    /// `failure`.
     pub fn unsent(failure: Failure) -> Self {
         let now = Instant::now();
-        Self::new(now, now, Err(failure))
+        Self { node: NO_NODE, ..Self::new(now, now, Err(failure)) }
+    }
+
+    /// Returns the node of this exchange; `other`, that of another exchange of the same request, if it has none.
+    pub fn node_or(&self, other: u16) -> u16 {
+        if self.node == NO_NODE { other } else { self.node }
     }
 }
 

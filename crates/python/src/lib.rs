@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use loadframe_drivers::any::{AnyDriver, DRIVERS};
+use loadframe_engine::driver::NO_NODE;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
 use loadframe_engine::recording::durations;
 use loadframe_engine::recording::histograms::HistogramLog;
@@ -271,7 +272,7 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
         dict.set_item("service_time", (reply.done - reply.sent).as_secs_f64())?;
         dict.set_item("setup_time", setup.map(|setup| setup.as_secs_f64()))?;
         dict.set_item("documents", reply.documents)?;
-        dict.set_item("node", reply.node)?;
+        dict.set_item("node", Some(reply.node).filter(|node| *node != NO_NODE))?;
         let failure = reply.outcome.err();
         dict.set_item("error", failure.as_ref().map(|failure| failure.class.name()))?;
         dict.set_item("message", failure.map(|failure| failure.message))?;

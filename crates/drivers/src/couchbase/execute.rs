@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loadframe_engine::driver::Failure;
+use loadframe_engine::driver::{Failure, NO_NODE};
 
 use super::answer::NOT_MINE;
 use super::connection::NodeConnection;
@@ -26,7 +26,7 @@ pub struct ConnectionSet {
 pub struct SentRequest {
     /// Times and bytes from the first byte sent to the last byte received, over all nodes tried.
     pub exchanged: Exchanged,
-    /// The last node tried.
+    /// The last node tried, or [`NO_NODE`].
     pub node: u16,
     bucket: usize,
 }
@@ -82,7 +82,7 @@ impl ConnectionSet {
         limit: Limit,
     ) -> (SentRequest, Result<(), Failure>) {
         let sent_request = |exchanged, node| SentRequest { exchanged, node, bucket: bucket.number };
-        let (mut before, mut last) = (None, 0);
+        let (mut before, mut last) = (None, NO_NODE);
         loop {
             let node = match bucket.owner(vbucket) {
                 Ok(node) => node,

@@ -1,6 +1,6 @@
 //! SQL++ statements, which a node's query service answers over HTTP.
 
-use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, NO_NODE, Reply};
 use loadframe_engine::workload::variables::Values;
 use serde_json::{Value, from_slice, to_string_pretty};
 
@@ -74,7 +74,7 @@ impl Statements {
         trace: Option<&Trace>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
         let Some((node, host)) = nodes.query(turn) else {
-            return (Exchanged::never(), 0, Err(no_query_node()));
+            return (Exchanged::never(), NO_NODE, Err(no_query_node()));
         };
         let service = element(&mut self.services, usize::from(node));
         if let Err(failure) = service.open(&host, &nodes.connect_options, limit).await {

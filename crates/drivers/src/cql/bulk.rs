@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use futures_util::stream::{StreamExt, iter};
-use loadframe_engine::driver::{Exchange, Failure, Reply};
+use loadframe_engine::driver::{Exchange, Failure, NO_NODE, Reply};
 use scylla::statement::prepared::PreparedStatement;
 
 use super::execute::{Execution, StatementOutcome, show};
@@ -69,10 +69,11 @@ pub async fn execute(
     tally.reply(whole, node)
 }
 
-/// Returns the node of the first document that was stored, else of the first document; 0 without documents. `answers` are
-/// in the order of their arrival, so the first of them would always name the fastest node.
+/// Returns the node of the first document that was stored, else of the first that was sent. `answers` are in the order
+/// of their arrival, so the first of them would always name the fastest node.
 fn node_of(answers: &[(usize, StatementOutcome)]) -> u16 {
-    answers.iter().min_by_key(|(place, asked)| (asked.answer.is_err(), *place)).map_or(0, |(_, asked)| asked.node)
+    let key = |(place, asked): &&(usize, StatementOutcome)| (asked.answer.is_err(), asked.node == NO_NODE, *place);
+    answers.iter().min_by_key(key).map_or(NO_NODE, |(_, asked)| asked.node)
 }
 
 /// Returns the prepared statement for the document `line` and the values to execute it with. Prepares it at first use.
@@ -110,8 +111,8 @@ mod tests {
     #[test]
     fn a_bulk_request_counts_for_the_node_of_its_first_document_and_not_for_the_fastest_node() {
         let answer = |place, node| (place, StatementOutcome::unsent(node, Failure::new(ErrorClass::Connect, "no")));
-        let answers = [answer(2, 5), answer(0, 3), answer(1, 5)];
+        let answers = [answer(3, 5), answer(1, 3), answer(2, 5), answer(0, NO_NODE)];
         assert_eq!(node_of(&answers), 3);
-        assert_eq!(node_of(&[]), 0);
+        assert_eq!(node_of(&[]), NO_NODE);
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::{ErrorClass, Failure, NO_NODE};
 use loadframe_engine::recording::reconnects;
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
@@ -260,7 +260,7 @@ impl Thread {
     }
 
     /// Executes a statement with the values `row`, within `limit`. The outcome has times, but no bytes.
-    /// Its node is 0 if the request was sent to none.
+    /// It has no node if the request was sent to none.
     pub async fn execute(
         &self,
         session: &Session,
@@ -284,7 +284,7 @@ impl Thread {
             None => Err(limit.missed()),
         };
         self.doubt(answer.as_ref().err());
-        let node = served.map_or(0, |id| self.place(session, nodes, id));
+        let node = served.map_or(NO_NODE, |id| self.place(session, nodes, id));
         Outcome { exchanged, node, answer }
     }
 
@@ -295,13 +295,14 @@ impl Thread {
         }
     }
 
-    /// Returns the number of the node with this host id, which is remembered; 0 if the session does not know the node.
+    /// Returns the number of the node with this host id, which is remembered; [`NO_NODE`] if the session does not
+    /// know it.
     fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {
         if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
             return *place;
         }
         let state = session.get_cluster_state();
-        let Some(node) = state.get_node_by_host_id(id) else { return 0 };
+        let Some(node) = state.get_node_by_host_id(id) else { return NO_NODE };
         let place = nodes.place(SocketAddr::new(node.address.ip(), node.address.port()));
         self.places.borrow_mut().push((id, place));
         place

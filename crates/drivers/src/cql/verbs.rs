@@ -126,10 +126,9 @@ impl Execution<'_> {
         connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
         let asked = self.run(connection, &statement).await.then(Answer::or_not_found);
         let read = self.judged(asked, values, &mut connection.memory).reply();
-        let node = read.node;
         let write = async || match self.write(connection, table, write, false, values).await {
             Ok(written) => written.reply(),
-            Err(failure) => Reply { node, ..Reply::unsent(failure) },
+            Err(failure) => Reply::unsent(failure),
         };
         Ok(read_modify_write(read, write).await)
     }

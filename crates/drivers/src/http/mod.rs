@@ -137,7 +137,7 @@ impl Driver for Http {
         let variables = &context.variables;
         if let Some(name) = operation.missing(captured) {
             http.forget();
-            return unsent(http.node(), name);
+            return unsent(name);
         }
         let values = Values { variables, draw, captured };
         let limit = Limit::starting_now(operation.timeout);
@@ -187,9 +187,9 @@ impl Driver for Http {
     }
 }
 
-/// Returns the reply for a request to `node` that was not sent, because the captured value `name` is missing.
+/// Returns the reply for a request that was not sent, because the captured value `name` is missing.
 /// Its failure has class Assertion.
-fn unsent(node: u16, name: &str) -> Reply {
+fn unsent(name: &str) -> Reply {
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
-    Reply { node, ..Reply::unsent(assertion(message)) }
+    Reply::unsent(assertion(message))
 }

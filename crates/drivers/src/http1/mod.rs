@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Nodes, Reply};
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, NO_NODE, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::workload::variables::{Captured, Values};
 
@@ -62,8 +62,6 @@ struct Cap {
 /// The state of one client.
 pub struct Connection {
     means: ConnectionSet,
-    /// The last node used.
-    node: u16,
     client: HttpClient,
     buffers: Buffers,
     /// The user's captured values.
@@ -166,7 +164,7 @@ impl Http1 {
             }
         };
         let buffers = Buffers::default();
-        Connection { means, node: 0, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
+        Connection { means, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
     }
 
     /// Returns the nodes for the clients of worker `worker` of `workers`, each weighted by its share of the requests;
@@ -194,14 +192,14 @@ impl Http1 {
         limit: Limit,
         values: &Values<'_>,
     ) -> Result<Answered, Reply> {
-        let Connection { means, node: last, client, buffers, .. } = connection;
+        let Connection { means, client, buffers, .. } = connection;
         let mut borrowed;
         let route = match means {
             ConnectionSet::Own(route) => route,
             ConnectionSet::Shared(pool, wanted) => {
                 let Some(lent) = pool.borrow(limit, *wanted).await else {
                     client.forget();
-                    return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", limit)));
+                    return Err(Answered::unsent(NO_NODE).without(Trouble::late("no connection was free", limit)));
                 };
                 borrowed = lent;
                 borrowed.route()
@@ -210,7 +208,6 @@ impl Http1 {
         let Route { assignment, wires } = route;
         let wire = route::turn(assignment, wires, values.draw.turn);
         let node = assignment.node();
-        *last = node.number;
         let _busy = assignment.occupy();
         let rendered = match request.render(&node.host, &self.access, values, buffers) {
             Ok(rendered) => rendered,
@@ -290,11 +287,6 @@ impl Connection {
     pub fn forget(&mut self) {
         self.client.forget();
         self.buffers = Buffers::default();
-    }
-
-    /// Returns the number of the last node used.
-    pub fn node(&self) -> u16 {
-        self.node
     }
 
     /// Formats the last request and its answer. Shows only the first line of each head, because headers may hold

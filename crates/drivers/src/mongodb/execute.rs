@@ -1,7 +1,7 @@
 //! Sends one command of a client to its node, and judges the answer.
 
 use bson::{RawDocument, RawDocumentBuf};
-use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, NO_NODE, Reply};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::Values;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Execution<'_> {
     ) -> CommandOutcome {
         match command {
             Ok(command) => self.send_to(connection, &self.operation.database, command, kind).await,
-            Err(unexpected) => Outcome::unsent(0, unfit(unexpected)),
+            Err(unexpected) => Outcome::unsent(NO_NODE, unfit(unexpected)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Execution<'_> {
         } else {
             match self.nodes.pick(self.prefer, *client, &self.draw) {
                 Ok(node) => node,
-                Err(failure) => return Outcome::unsent(0, failure),
+                Err(failure) => return Outcome::unsent(NO_NODE, failure),
             }
         };
         let connection = element(connections, usize::from(node));
@@ -176,17 +176,18 @@ impl Execution<'_> {
 
 /// Returns the reply to a request of several commands. `whole` has the times and bytes, `tally` the outcome.
 pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
-    let whole = whole.unwrap_or_else(|| Exchanged::never().reply(0, 0, Ok(())));
+    let whole = whole.unwrap_or_else(|| Exchanged::never().reply(NO_NODE, 0, Ok(())));
     let Reply { sent, done, bytes_sent, bytes_received, node, overhead, .. } = whole;
     Reply { bytes_sent, bytes_received, node, overhead, ..tally.settle(sent, done) }
 }
 
 /// Adds the times and bytes of a command to `whole`, the totals of its request. The time between commands does not
-/// count.
+/// count. The node is that of the first command that was sent.
 pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     match whole {
         None => *whole = Some(asked.exchange()),
         Some(whole) => {
+            whole.node = whole.node_or(asked.node);
             let both = Exchanged::of(whole).then(&asked.exchanged);
             (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);
             (whole.bytes_sent, whole.bytes_received) = (both.bytes_sent, both.bytes_received);

@@ -1,6 +1,6 @@
 //! Execution of one operation: draw its values, send it to the right server, judge the answer.
 
-use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, NO_NODE, Reply};
 use loadframe_engine::recording::reconnects;
 use loadframe_engine::workload::variables::Values;
 
@@ -14,7 +14,7 @@ use crate::crud::Neutral;
 use crate::net::marks::Setup;
 use crate::net::route::element;
 
-/// Why an operation was not sent, and the number of its server.
+/// Why an operation was not sent, and the number of its server, or [`NO_NODE`].
 type Unsent = (Failure, u16);
 
 impl Execution<'_> {
@@ -29,7 +29,7 @@ impl Execution<'_> {
         only: Option<&[u32]>,
     ) -> Result<Reply, Unsent> {
         let Connection { client, connections, deadline, buffers, memory, shown } = connection;
-        let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, 0))?;
+        let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, NO_NODE))?;
         let place = element(connections, usize::from(node));
         if !place.as_mut().is_some_and(NodeConnection::is_open) {
             drop_connection(place);

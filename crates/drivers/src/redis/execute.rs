@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::{ErrorClass, Failure, NO_NODE};
 
 use super::connection::NodeConnection;
 use super::nodes::{Mode, RedisNodes, redirection, unserved};
@@ -34,7 +34,7 @@ pub struct ConnectionSet {
 pub struct SentRequest {
     /// From the first byte sent to the last received, over all nodes involved.
     pub exchanged: Exchanged,
-    /// The last node that the request was sent to.
+    /// The last node that the request was sent to, or [`NO_NODE`].
     pub node: u16,
     /// Number of answers before the request's own.
     before: usize,
@@ -148,7 +148,7 @@ impl ConnectionSet {
         let slot = slot.unwrap_or_else(|| any_slot(turn));
         let Some(mut node) = nodes.slots.get(slot) else {
             nodes.doubt();
-            return (SentRequest { exchanged: Exchanged::never(), node: 0, before: 0 }, Err(unserved(slot)));
+            return (SentRequest { exchanged: Exchanged::never(), node: NO_NODE, before: 0 }, Err(unserved(slot)));
         };
         let mut asking = false;
         let mut request = Cow::Borrowed(request);

@@ -235,7 +235,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::{Duration, Instant};
 
-    use loadframe_engine::driver::ErrorClass;
+    use loadframe_engine::driver::{ErrorClass, NO_NODE};
     use loadframe_engine::workload::corpus::Corpora;
     use loadframe_engine::workload::variables::Variables;
     use serde_json::json;
@@ -274,6 +274,7 @@ mod tests {
             let mut connection = driver.connection(0);
             let draw = Draw::new(1, 1, 0);
             let reply = driver.execute(&mut connection, &operation, &context, &draw, None).await;
+            assert_eq!(reply.node, NO_NODE);
             let failure = reply.outcome.unwrap_err();
             assert!(matches!(failure.class, ErrorClass::Server | ErrorClass::Item), "{failure:?}");
             assert!(failure.message.contains("no node of the cluster serves slot"), "{failure:?}");

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
+use loadframe_engine::driver::{Context, ErrorClass, Failure, NO_NODE, Reply};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::event::Batch;
 use loadframe_engine::workload::variables::{Captured, Values};
@@ -62,7 +62,7 @@ impl Search {
         let kept: Vec<u32> =
             (0..count(batch, only) as u32).filter(|place| deleted.binary_search(place).is_err()).collect();
         tally.fail_at(&deleted, Failure::new(ErrorClass::Client, DELETED));
-        let mut reply = Exchanged::never().reply(0, 0, Ok(()));
+        let mut reply = Exchanged::never().reply(NO_NODE, 0, Ok(()));
         if !kept.is_empty() {
             let of_batch = |place: &u32| only.map_or(*place, |only| only[*place as usize]);
             let places: Vec<u32> = kept.iter().map(of_batch).collect();
@@ -97,12 +97,14 @@ impl Search {
             return Reply { lost: true, refused: vec![0], ..whole };
         }
         let all: Vec<u32> = only.map_or_else(|| (0..carried as u32).collect(), <[u32]>::to_vec);
-        let (mut tally, mut sum, mut last) = (Tally::default(), Exchanged::of(&whole), whole);
+        let (mut tally, mut sum, mut node) = (Tally::default(), Exchanged::of(&whole), whole.node);
+        let mut last = whole;
         // Halves still to send, by their positions in `all`; the last one is next.
         let mut halves = vec![carried / 2..carried, 0..carried / 2];
         while let Some(half) = halves.pop() {
             last = self.send_once(connection, form, context, batch, Some(&all[half.clone()])).await;
             sum = sum.then(&Exchanged::of(&last));
+            node = last.node_or(node);
             if is_unreadable(connection, &last) && half.len() > 1 {
                 let middle = half.start + half.len() / 2;
                 halves.extend([middle..half.end, half.start..middle]);
@@ -111,7 +113,7 @@ impl Search {
             let places: Vec<u32> = (half.start as u32..half.end as u32).collect();
             tally.include(&last, &places);
         }
-        Reply { status: last.status, ..tally.reply(Some(sum), last.node) }
+        Reply { status: last.status, ..tally.reply(Some(sum), node) }
     }
 
     /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event, by position; an

@@ -323,7 +323,7 @@ impl Search {
             if !good {
                 break;
             }
-            if let Some(late) = overdue(limit, connection.node()) {
+            if let Some(late) = overdue(limit) {
                 documents = 0;
                 tally.join(late);
                 break;
@@ -377,9 +377,9 @@ impl Search {
     }
 }
 
-/// Returns the reply of a step that is not sent to `node`, because the time of its operation is up; else `None`.
-fn overdue(limit: Limit, node: u16) -> Option<Reply> {
-    limit.has_passed().then(|| Reply { node, ..Reply::unsent(limit.missed()) })
+/// Returns the reply of a step that is not sent, because the time of its operation is up; else `None`.
+fn overdue(limit: Limit) -> Option<Reply> {
+    limit.has_passed().then(|| Reply::unsent(limit.missed()))
 }
 
 #[cfg(test)]
@@ -392,8 +392,8 @@ mod tests {
 
     #[test]
     fn an_operation_whose_time_is_up_before_its_last_step_fails() {
-        let late = overdue(Limit::starting_now(Duration::ZERO), 3).unwrap();
-        assert_eq!((late.outcome.unwrap_err().class, late.node), (ErrorClass::Timeout, 3));
-        assert!(overdue(Limit::starting_now(Duration::from_secs(60)), 3).is_none());
+        let late = overdue(Limit::starting_now(Duration::ZERO)).unwrap();
+        assert_eq!(late.outcome.unwrap_err().class, ErrorClass::Timeout);
+        assert!(overdue(Limit::starting_now(Duration::from_secs(60))).is_none());
     }
 }

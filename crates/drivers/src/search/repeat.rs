@@ -117,6 +117,7 @@ impl Repeat {
                     bytes_sent: before.bytes_sent + reply.bytes_sent,
                     bytes_received: before.bytes_received + reply.bytes_received,
                     overhead: before.overhead.then(reply.overhead),
+                    node: reply.node_or(before.node),
                     ..reply
                 },
             };

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::balance::{ClientSlot, Idle};
 use super::request::{Start, unsent};
 use super::{ClientSeat, Stream, TURNS, Worker, back_off};
-use crate::driver::{Driver, Failure, Reply};
+use crate::driver::{Driver, Failure, NO_NODE, Reply};
 use crate::pacing::schedule::think;
 use crate::pacing::simulated_clock::SimulatedClock;
 use crate::plan::{Missing, Think};
@@ -337,7 +337,8 @@ impl<D: Driver> Worker<D> {
     /// Records steps that are timed together as one request, sent when due. It fails if `failed` has an error class.
     fn record_timed(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
-        let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
+        let outcome = failed.map_or(Ok(()), |class| Err(why(class)));
+        let reply = Reply { node: NO_NODE, ..Reply::new(began, done, outcome) };
         let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user, trace: None };
         self.recorder.borrow_mut().group(slot, times, reply, &self.waiting.borrow());
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::*;
-use crate::driver::{ErrorClass, Failure, Reply};
+use crate::driver::{ErrorClass, Failure, NO_NODE, Reply};
 use crate::recording::collector::{Link, Sink, collect};
 use crate::recording::outcome::{Watch, measured};
 use crate::recording::recorder::{DeadlineCounts, Recorder, Times};
@@ -88,7 +88,10 @@ fn request(k: u64, start: Instant, hosts: &[&str]) -> (usize, Times, Reply) {
         _ => Ok(()),
     };
     let host = HOSTS[(draw(5) % 3) as usize];
-    let node = hosts.iter().position(|known| *known == host).unwrap() as u16;
+    let node = match outcome {
+        Err(Failure { class: ErrorClass::Connect, .. }) => NO_NODE,
+        _ => hosts.iter().position(|known| *known == host).unwrap() as u16,
+    };
     let reply = Reply {
         node,
         documents: draw(6) % 5,

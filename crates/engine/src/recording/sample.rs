@@ -33,7 +33,7 @@ pub struct Sample {
     pub rank: u32,
     /// Its operation's index; see [`crate::recording::slot`].
     pub slot: u32,
-    /// Index of the host that served it.
+    /// Index of the host that served it, or [`crate::driver::NO_NODE`].
     pub node: u16,
     /// The HTTP status of its answer; 0 if none.
     pub status: u16,

@@ -95,7 +95,7 @@ pub struct ReadSpan {
     scheduled: i64,
     sent: i64,
     done: i64,
-    /// Address of the node; empty for a driver without hosts.
+    /// Address of the node; empty without a node, and for a driver without hosts.
     node: String,
     /// The HTTP status, if there was an answer.
     status: Option<u16>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{ErrorClass, Overhead, Reply};
+use crate::driver::{ErrorClass, NO_NODE, Overhead, Reply};
 use crate::recording::durations::{clear, histogram, record};
 use crate::recording::reconnects;
 
@@ -176,8 +176,9 @@ impl Cell {
         self.oldest_unanswered = Duration::ZERO;
     }
 
-    /// Counts one attempt: its bytes, its host, its documents, and the thread's new reconnections and connection
-    /// setups. Stored documents count even if the bulk request failed. `in_window`: it ended in the measured window.
+    /// Counts one attempt: its bytes, its host if it has one, its documents, and the thread's new reconnections and
+    /// connection setups. Stored documents count even if the bulk request failed. `in_window`: it ended in the measured
+    /// window.
     #[inline]
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
@@ -187,9 +188,7 @@ impl Cell {
         counts.bytes_received += reply.bytes_received;
         counts.documents += reply.documents;
         counts.completed_documents += if in_window { reply.documents } else { 0 };
-        let is_assertion = matches!(&reply.outcome, Err(failure) if failure.class == ErrorClass::Assertion);
-        if is_assertion && reply.sent == reply.done {
-            // Not sent to any host: the user lacks a captured value.
+        if reply.node == NO_NODE {
             return;
         }
         let node = usize::from(reply.node);

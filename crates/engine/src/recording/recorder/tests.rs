@@ -1,4 +1,4 @@
-use crate::driver::ErrorClass;
+use crate::driver::{ErrorClass, NO_NODE};
 use std::sync::mpsc::channel;
 
 use super::*;
@@ -74,21 +74,26 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
 }
 
 #[test]
-fn a_request_that_lacks_a_captured_value_is_sent_to_no_host() {
+fn a_request_that_was_not_sent_counts_for_no_host() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();
-    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, true, finished, empty);
     let times = Times { scheduled: start, started: start, ends: None, client: 0, trace: None };
-    recorder.request(0, times, Reply::unsent(Failure::new(ErrorClass::Assertion, "no value")), &[]);
+    let unsent = [(ErrorClass::Assertion, "no value"), (ErrorClass::Rejected, "no primary")];
+    for (class, message) in unsent {
+        recorder.attempt(0, times, Reply::unsent(Failure::new(class, message)), &[]);
+        recorder.request(0, times, Reply::unsent(Failure::new(class, message)), &[]);
+    }
     // An attempt to connect is one at its host.
     let refused = Reply { node: 1, ..Reply::unsent(Failure::new(ErrorClass::Connect, "refused")) };
     recorder.request(0, times, refused, &[]);
     recorder.finish(start + Duration::from_millis(900), &[]);
     let second = intervals.recv().unwrap();
     let cell = second.cells[1].as_ref().unwrap();
-    assert_eq!((cell.counts.requests, requests(cell)), (2, vec![0, 1]));
-    assert_eq!(cell.counts.errors[ErrorClass::Assertion as usize], 1);
+    assert_eq!((cell.counts.requests, cell.counts.retries, requests(cell)), (3, 2, vec![0, 1]));
+    assert_eq!(unsent.map(|(class, _)| cell.counts.errors[class as usize]), [1, 1]);
+    assert_eq!(second.samples.iter().map(|sample| sample.node).collect::<Vec<_>>(), [NO_NODE, NO_NODE, 1]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::ErrorClass;
+use crate::driver::{ErrorClass, NO_NODE};
 use crate::pacing::simulated_clock::ClockState;
 use crate::recording::durations::histogram;
 use crate::recording::recorder::{Counts, DeadlineCounts, Interval, MESSAGES, Message, Served, same_words};
@@ -199,11 +199,14 @@ impl Second {
             sum.messages.push(Message { slot, class, measured: *measured, status: *status, text, count: *count });
         }
         for OfRank { rank, hosts: theirs, samples } in &self.samples {
-            let greatest = samples.iter().map(|sample| sample.node).max().unwrap_or_default();
+            let nodes = samples.iter().map(|sample| sample.node).filter(|node| *node != NO_NODE);
+            let greatest = nodes.max().unwrap_or_default();
             let ours: Vec<u16> =
                 (0..=usize::from(greatest)).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
-            let renumbered =
-                |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
+            let renumbered = |sample: &Sample| {
+                let node = ours.get(usize::from(sample.node)).copied().unwrap_or(NO_NODE);
+                Sample { rank: *rank as u32, node, ..*sample }
+            };
             sum.samples.extend(samples.iter().map(renumbered));
         }
         sum.spans.dropped = self.spans.dropped;
