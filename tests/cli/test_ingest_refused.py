@@ -23,7 +23,7 @@ from commands import within
         (("./w.yaml", "-", "--for", "0s"), "--for must be more than 0; got 0s"),
         (("./w.yaml", "-", "--only", "busy"), "no phase 'busy'"),
         (("./w.yaml", "-", "--hosts", "127.0.0.1:1", "--nodes", "2"), "contradict each other"),
-        (("./w.yaml", "-", "--store", "redis"), "does not support stores of the family"),
+        (("./w.yaml", "-", "--store", "redis"), "it has only take_in choose a store of the family elasticsearch"),
     ],
 )
 def test_invalid_input_is_refused(tmp_path, monkeypatch, words, what):

@@ -207,7 +207,7 @@ def require_reachable(addresses: Sequence[str], access: Access = OPEN) -> None:
             where="--hosts",
             remedy="load does not go through the proxy: run it where the address can be reached directly"
             if access.proxied
-            else "start the node, or remove its address",
+            else "start the node, or correct its address",
         )
 
 

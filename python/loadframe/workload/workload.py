@@ -298,10 +298,12 @@ class Workload:
         operation = file.operations[name]
         form = form_for(operation, family)
         if form is None:
-            kinds = ", ".join(sorted({form.kind for form in every_form(operation).values()}))
-            what = f"the operation {name!r} does not support stores of the family {family!r}; it has only {kinds}"
-            others = " or ".join(families(operation))
-            remedy = f"add a form under {family}: to it, or choose a store of the family {others}"
+            kinds = sorted({form.kind for form in every_form(operation).values()})
+            kinds_text = ", ".join(kinds)
+            what = f"the operation {name!r} does not support stores of the family {family!r}; it has only {kinds_text}"
+            remedy = f"choose a store of the family {' or '.join(families(operation))}"
+            if "take_in" not in kinds:
+                remedy = f"add a form under {family}: to it, or {remedy}"
             raise self.document.error(("operations", name), what, remedy, key=True)
         return form
 

@@ -368,7 +368,8 @@ class Redis(Store):
         """Raise BadInput for a single server, which cannot grow or shrink."""
         if self._ring(addresses) is None:
             raise BadInput(
-                "a single redis server cannot grow or shrink", remedy="start it as a cluster, with --set cluster=true"
+                "a single redis server cannot grow or shrink",
+                remedy="start it as a cluster, with the setting cluster=true",
             )
 
     def _masters(self, addresses: Sequence[str]) -> list[Client]:
