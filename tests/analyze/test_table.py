@@ -37,6 +37,8 @@ def test_usual_files_are_read(content):
         (b"n,x,y\n1,2,3\n", "a.csv:1", "the third is 'y', not block"),
         (b"n,x,block\n1,2\n", "a.csv:2", "2 columns"),
         (b"n,x,block\n1,2,\n", "a.csv:2", "the block of the run is empty"),
+        (b"throughput (1/s),nodes\n20,1\n", "a.csv:1", "the sizes come first"),
+        (b"ops/sec,nodes\n20,1\n", "a.csv:1", "the sizes come first"),
         (b"n,\n1,2\n", "a.csv:1", "column name is empty"),
         (b"Requests/s,nodes\n20,1\n", "a.csv:1", "the first column is 'Requests/s', and the sizes come first"),
         (b"n,x\n1,2\n3\n", "a.csv:3", "1 column"),

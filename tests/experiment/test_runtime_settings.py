@@ -77,16 +77,18 @@ def test_settings_of_a_timeline_are_restored_for_the_next_run_and_at_the_end(exi
 
 
 @pytest.mark.parametrize("alive", [False, True])
-def test_settings_are_set_again_after_a_restart_that_forgot_them(existing, monkeypatch, alive):
+@pytest.mark.parametrize(("level", "value"), [("512", "512"), ("null", "64")])
+def test_settings_are_set_again_after_a_restart_that_forgot_them(existing, monkeypatch, alive, level, value):
     clusters, target, runs = existing(
-        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+        f"workload: small.yaml\nkind: settings\nfactors: {{store.settings.buffer: [128, {level}]}}\nrepetitions: 2\n"
     )
-    first, second = (run for run in runs.values() if run.treatment["store.settings.buffer"] == 512)
+    first, second = (run for run in runs.values() if run.treatment["store.settings.buffer"] != 128)
     cluster = clusters.provide(clusters._experiment, first)
     target.name, cluster.nodes = "docs", [SimpleNamespace(alive=alive, paused=False, cut=False)]
     restarted = Remembering()
+    restarted.values["buffer"] = "32"
     monkeypatch.setattr(Cluster, "respawn", lambda *_: restarted)
     monkeypatch.setattr(Cluster, "runs", lambda _: True)
     assert target.resize(cluster, 1 if not alive else 2, lambda _: None) is restarted
     target.cluster = restarted
-    assert clusters.provide(clusters._experiment, second).values["buffer"] == "512"
+    assert clusters.provide(clusters._experiment, second).values["buffer"] == value

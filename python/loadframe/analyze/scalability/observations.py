@@ -244,7 +244,10 @@ _SHAPE = (
 )
 _BLOCK = "block"
 #: Usual names of a throughput.
-_RATE = re.compile(r"throughput|rate|[tqr]ps|\w+/s|\w+ per second", re.IGNORECASE)
+_RATE = re.compile(
+    r"(throughput(_\w+)?|rate|ops|[tqr]ps|\w+/(s|sec|min)|\w+[ _]per[ _](second|minute))([ _]?[\[(].*[\])])?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,8 @@ class ExistingClusters:
         cluster = target.resize(cluster, self._wanted_nodes(run.treatment), self._listener.step)
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
-        cluster.observed["settings"] = {**started_with, **target.settings.applied}
+        changed = {name: level for name, level in target.settings.applied.items() if level is not None}
+        cluster.observed["settings"] = {**started_with, **changed}
         if run.treatment.get("event"):
             # The next run restores them.
             target.settings.may_change(_settings_of_steps(experiment, str(run.treatment["transition"])))
@@ -402,6 +403,8 @@ class ExistingClusters:
             interrupts.check()
             try:
                 target.cluster = self._attach(key)
+                if self._started:
+                    target.settings.forget()
             except LoadframeError as error:
                 if attempts == _ATTEMPTS:
                     raise ClusterLost(

@@ -86,8 +86,11 @@ class RuntimeSettings:
                 )
 
     def forget(self) -> None:
-        """Mark all changed levels as unknown, so that the next run applies them again."""
-        self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
+        """Mark all levels as unknown, so that the next run applies them again.
+
+        A restart also loses values from before the experiment that were set at run time.
+        """
+        self.applied = dict.fromkeys(self.applied, _UNKNOWN)
 
     def may_change(self, names: Sequence[str]) -> None:
         """Mark the levels of these settings as unknown, because a run may change them; `note` must know them."""

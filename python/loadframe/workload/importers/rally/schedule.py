@@ -315,7 +315,7 @@ class Schedule:
             self.track.leave_out("parallel tasks: their common number of clients; each task has its own clients")
         names: list[str] = []
         for task in tasks:
-            if task.warmup_requests and not task.duration:
+            if task.warmup_requests and not task.duration and not (task.reads and task.counted):
                 self.track.leave_out(f"task {task.name}: its warm-up iterations, because it runs in parallel")
             names.append(name_of(task.name, names))
         streams = [
