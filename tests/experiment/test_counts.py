@@ -3,31 +3,19 @@
 import pytest
 
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
-from loadframe.store.base import Store
 from loadframe.workload.collection_use import may_change_number
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
 
 
-class Numbering(Store):
-    """Documents without an id get their number in the corpus."""
-
-
-class Generating(Store):
-    """Documents without an id get a new one."""
-
-    new_ids = True
-
-
-class Blind(Store):
-    """Writes succeed whether or not a document exists."""
-
-    blind_writes = True
+GENERATING = {"new_ids": True, "blind_writes": False}
+NUMBERING = {"new_ids": False, "blind_writes": False}
+BLIND = {"new_ids": False, "blind_writes": True}
 
 
 @pytest.fixture
 def counts(request) -> AcknowledgedDocuments:
-    counts = AcknowledgedDocuments(getattr(request, "param", Generating))
+    counts = AcknowledgedDocuments(**getattr(request, "param", GENERATING))
     counts.created("c")
     return counts
 
@@ -40,7 +28,7 @@ def test_documents_without_ids_add_up_over_phases(counts):
     assert counts.difference("c", 124) == "c holds 124 documents, but 125 were acknowledged"
 
 
-@pytest.mark.parametrize("counts", [Numbering, Blind], indirect=True)
+@pytest.mark.parametrize("counts", [NUMBERING, BLIND], indirect=True)
 def test_a_second_load_without_ids_can_replace_the_first(counts):
     counts.add({"bulk": BULK}, 100)
     assert counts.difference("c", 99) is not None
@@ -49,7 +37,7 @@ def test_a_second_load_without_ids_can_replace_the_first(counts):
     assert counts.held is None
 
 
-@pytest.mark.parametrize("counts", [Blind], indirect=True)
+@pytest.mark.parametrize("counts", [BLIND], indirect=True)
 @pytest.mark.parametrize("kind", ["insert", "delete", "update"])
 def test_blind_writes_may_meet_missing_and_existing_documents(counts, kind):
     counts.add({"bulk": BULK}, 100)

@@ -8,7 +8,6 @@ from loadframe.base import interrupts
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.experiment.runner.listener import RunHook
 from loadframe.experiment.runner.session import Session
-from loadframe.store.base import Store
 
 OUTCOME = {"phase": "fill", "operations": [], "interrupted": False, "unreachable": []}
 
@@ -27,7 +26,10 @@ def test_the_node_is_killed_after_the_last_phase_in_spite_of_an_interrupt(monkey
     )
     session = Session.__new__(Session)
     session.cluster = SimpleNamespace(addresses=[])
-    session._acknowledged, session._sources = AcknowledgedDocuments(Store), SimpleNamespace(tell=lambda _: None)
+    session._acknowledged, session._sources = (
+        AcknowledgedDocuments(new_ids=True, blind_writes=False),
+        SimpleNamespace(tell=lambda _: None),
+    )
     monkeypatch.setattr(session, "_await_ready", lambda _: None)
     monkeypatch.setattr(session, "_phase", lambda *_, **__: OUTCOME)
     monkeypatch.setattr(session, "_differences", lambda *_: [])

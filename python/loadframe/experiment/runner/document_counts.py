@@ -18,7 +18,6 @@ from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
 from loadframe.record.schema.figures import StoredEvents
-from loadframe.store.base import Store
 from loadframe.workload import ResolvedPhase
 
 #: Pause between two counts, s.
@@ -190,8 +189,8 @@ def change(
 ) -> int | None:
     """Return how much each document changes the count (such as 1 or -1); None if that depends on the store's content.
 
-    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty. For `new_ids`
-    see `Store`.
+    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty. `new_ids`:
+    the store gives a document without an id a new one.
     """
     if content.get("conflicts"):
         return None
@@ -227,9 +226,9 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 class AcknowledgedDocuments:
     """Number of acknowledged documents in each collection that was created here."""
 
-    def __init__(self, store: Store | type[Store]) -> None:
-        """Count from 0 collections; `store` determines which writes add documents."""
-        self._store = store
+    def __init__(self, *, new_ids: bool, blind_writes: bool) -> None:
+        """Begin without collections. The arguments are those of the store, which determine what writes add."""
+        self._new_ids, self._blind_writes = new_ids, blind_writes
         self._counts: dict[str, int | None] = {}
 
     def created(self, collection: str) -> None:
@@ -256,7 +255,7 @@ class AcknowledgedDocuments:
                 form,
                 corpora,
                 first=self._counts.get(collections.get(name, "")) == 0,
-                new_ids=self._store.new_ids,
+                new_ids=self._new_ids,
             )
             for name, form in forms.items()
         }
@@ -278,8 +277,8 @@ class AcknowledgedDocuments:
         kind, content = write
         collection: str = content["collection"]
         count = self._counts[collection]
-        changed = change(kind, content, corpora, first=count == 0, new_ids=self._store.new_ids)
-        if self._store.blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
+        changed = change(kind, content, corpora, first=count == 0, new_ids=self._new_ids)
+        if self._blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
             changed = None
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
         return collection

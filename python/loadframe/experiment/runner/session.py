@@ -111,7 +111,9 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = AcknowledgedDocuments(cluster.store)
+        self._acknowledged = AcknowledgedDocuments(
+            new_ids=cluster.store.new_ids, blind_writes=cluster.store.blind_writes
+        )
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
         self._sources = SourcesSampler()
