@@ -242,8 +242,9 @@ class ExistingClusters:
         cluster = target.resize(cluster, self._wanted_nodes(run.treatment), self._listener.step)
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
-        changed = {name: level for name, level in target.settings.applied.items() if level is not None}
-        cluster.observed["settings"] = {**started_with, **changed}
+        applied = {name: level for name, level in target.settings.applied.items() if level is not None}
+        # None stands for the value before the experiment, which is known of the settings that it was started with.
+        cluster.observed["settings"] = {**dict.fromkeys(target.settings.applied), **started_with, **applied}
         if run.treatment.get("event"):
             # The next run restores them.
             target.settings.may_change(_settings_of_steps(experiment, str(run.treatment["transition"])))
