@@ -186,6 +186,13 @@ def test_one_in_twenty_correlated_backlogs_without_growth_counts_as_growing(seco
     assert 0.03 < np.mean([growth(levels) > 0 for levels in series]) < 0.08
 
 
+def test_the_backlog_of_an_overloaded_store_grows_also_in_short_and_curved_windows():
+    source = np.random.default_rng(2)
+    walks = np.cumsum(1 + source.standard_normal((1000, 30)), axis=1)
+    assert np.mean([growth(levels) > 0 for levels in walks]) > 0.9
+    assert growth((np.arange(60.0) ** 2).tolist()) > 0
+
+
 def test_a_rate_that_passed_and_failed_is_not_that_of_a_cold_store():
     made = [(40, FAILED), (40, FAILED), (20, FAILED), (20, PASSED), (28.28, FAILED), (28.28, FAILED), (20, FAILED),
             (10, PASSED), (14.14, PASSED), (14.14, PASSED), (14.14, PASSED)]  # fmt: skip

@@ -15,8 +15,8 @@ from loadframe.analyze.compare import (
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration, parse_rate, parse_share
-from loadframe.library.options import parsed_as, require_measures, share
+from loadframe.base.units import parse_duration, parse_rate
+from loadframe.library.options import require_measures, share
 
 
 def compare_groups(
@@ -139,6 +139,14 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
         )
     parsers: dict[str, Callable[[str], float]] = {
         **dict.fromkeys(RATES, parse_rate),
-        "errors": lambda limit: parsed_as(parse_share, limit, f"{option} errors<="),
+        "errors": lambda limit: _errors_limit(limit, f"{option} errors<="),
     }
     return Bound(kind, parsers.get(kind, parse_duration)(match[3]))
+
+
+def _errors_limit(text: str, option: str) -> float:
+    """Return a share of requests that may fail; BadInput if it is 100 % or more, which always holds."""
+    limit = 0.0 if text in ("0", "0%") else share(text, option)
+    if limit >= 1:
+        raise BadInput(f"{option}{text} always holds", remedy="write a percentage below 100%, such as errors<=1%")
+    return limit

@@ -406,8 +406,9 @@ def growth(backlog: Sequence[float]) -> float:
     """Return the growth per second of `backlog`, the requests in flight by second; 0 if it is not significant.
 
     The slope of the least-squares line is tested one-sided at 95 %. Neighbouring seconds are correlated, so the number
-    of seconds n is reduced to n (1 - r)/(1 + r). Residuals of n points about a line underestimate a correlation r by
-    (2 + 4 r)/n, which is corrected (Kendall, Biometrika, 1954). 0 also for fewer than five seconds and for a fall.
+    of seconds n is reduced to n (1 - r)/(1 + r), at least 4: the residuals of curved growth are correlated, too.
+    Residuals of n points about a line underestimate a correlation r by about (2 + 4 r)/n, which is corrected. 0 also
+    for fewer than five seconds and for a fall.
     """
     levels = np.asarray(backlog, dtype=float)
     if len(levels) < 5 or not np.ptp(levels):
@@ -420,7 +421,7 @@ def growth(backlog: Sequence[float]) -> float:
         return max(slope, 0.0)
     correlation = (len(levels) * float(rest[1:] @ rest[:-1]) / power + 2) / (len(levels) - 4)
     correlation = min(max(correlation, 0.0), 0.99)
-    freedom = max(len(levels) * (1 - correlation) / (1 + correlation) - 2, 1.0)
+    freedom = max(len(levels) * (1 - correlation) / (1 + correlation) - 2, 2.0)
     error = np.sqrt(power / freedom / float(seconds @ seconds))
     return slope if slope > special.stdtrit(freedom, 0.95) * error else 0.0
 

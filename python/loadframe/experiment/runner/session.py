@@ -565,7 +565,7 @@ class Session:
             # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
-            if form and written_content(form) is None and may_change_number(form):
+            if form and not form.get("target") and written_content(form) is None and may_change_number(form):
                 self._acknowledged.forget()
             written.add(self._acknowledged.add(form, documents, phase.corpora))
         if not phase.exhausts:
