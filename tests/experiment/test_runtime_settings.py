@@ -1,4 +1,4 @@
-"""Settings of an existing cluster: each run has those of its treatment, and no others."""
+"""Each run on an existing cluster has exactly the settings of its treatment."""
 
 from types import SimpleNamespace
 

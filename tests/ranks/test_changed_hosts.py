@@ -46,7 +46,7 @@ class Load:
 
 
 def told(*lists):
-    """Return a world and its load after a participant has heard of these hosts, and has done what follows."""
+    """Return a world, and the load of a participant after it has changed to these hosts one after the other."""
     world, load = Above(), Load()
     member = Participant(world, ORDER, {"target": {}})
     member._handle = load

@@ -5,8 +5,8 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
-/// Executes a read_modify_write: if `read` succeeded, `write` sends the write; otherwise the reply is that of the read.
-/// The reply has both as parts, counts the written document, and has the sum of their service times.
+/// Executes a read_modify_write: `write` sends the write if `read` succeeded. The reply has both as parts, counts the
+/// written document, and has the sum of their service times. After a failed read, it is the reply of the read.
 pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) -> Reply {
     let mut parts = vec![read.part(0)];
     if read.outcome.is_err() {
@@ -111,7 +111,7 @@ impl Exchanges {
     }
 
     /// Combines all exchanges into one reply: the first failure, and the sums of service times, bytes and documents.
-    /// Panics if there was no exchange.
+    /// Panics without an exchange.
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }

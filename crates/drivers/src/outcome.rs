@@ -1,4 +1,4 @@
-//! Outcome of one exchange whose answer the driver owns.
+//! The outcome of one exchange. The driver owns its answer.
 
 use loadframe_engine::driver::{Failure, Reply};
 

@@ -194,7 +194,7 @@ impl ConnectionSet {
             }
             node = next;
         }
-        (sent_request.expect("it was asked once"), Ok(()))
+        (sent_request.expect("the loop sends it at least once"), Ok(()))
     }
 }
 

@@ -403,8 +403,8 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     """Return the best throughput, 1/s, of the first valid control run, given as pairs of identifier and folder.
 
-    This is the largest median of successes per second in any 10 s of the measured window. Only closed
-    streams count, because the load is closed. Missing folders are ignored.
+    This is the largest median of successes per second in any 10 s of the measured window. Only closed streams
+    count, because the load is closed. Missing folders are ignored.
     LoadframeError, with the reason, if none is valid or the first valid one has no successful request.
     """
     made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]

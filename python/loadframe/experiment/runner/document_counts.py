@@ -55,7 +55,7 @@ class EventCount:
         self._cluster = cluster
         self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
-        #: Whether the store counted the events before the load, or None until it is asked.
+        #: Whether the store counted the events before the load; None before `begin`.
         self.begun: bool | None = None
         self._indexed: Counter[str] = Counter()
         self._of_phase: Counter[str] = Counter()
@@ -227,7 +227,7 @@ class AcknowledgedDocuments:
     """Number of acknowledged documents in each collection that was created here."""
 
     def __init__(self, *, new_ids: bool, blind_writes: bool) -> None:
-        """Begin without collections. The arguments are those of the store, which determine what writes add."""
+        """Begin without collections. See `Store` for the arguments."""
         self._new_ids, self._blind_writes = new_ids, blind_writes
         self._counts: dict[str, int | None] = {}
 
@@ -236,7 +236,7 @@ class AcknowledgedDocuments:
         self._counts[collection] = 0
 
     def forget(self) -> None:
-        """Mark all counts as unknown, after requests whose changes are not known."""
+        """Mark all counts as unknown, after requests that may have added or removed documents."""
         self._counts = dict.fromkeys(self._counts)
 
     @property
@@ -270,8 +270,7 @@ class AcknowledgedDocuments:
         count becomes unknown if the change depends on the store's content.
         """
         write = written_content(form)
-        # With `per`, collections are created per field value and differ from those in the workload. With `target`,
-        # another server gets the documents.
+        # `per` creates a collection for each field value, and `target` names another server.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):
             return None
         kind, content = write

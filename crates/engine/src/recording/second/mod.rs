@@ -200,9 +200,8 @@ impl Second {
         }
         for OfRank { rank, hosts: theirs, samples } in &self.samples {
             let nodes = samples.iter().map(|sample| sample.node).filter(|node| *node != NO_NODE);
-            let greatest = nodes.max().unwrap_or_default();
-            let ours: Vec<u16> =
-                (0..=usize::from(greatest)).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
+            let count = nodes.max().map_or(0, |greatest| usize::from(greatest) + 1);
+            let ours: Vec<u16> = (0..count).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
             let renumbered = |sample: &Sample| {
                 let node = ours.get(usize::from(sample.node)).copied().unwrap_or(NO_NODE);
                 Sample { rank: *rank as u32, node, ..*sample }
