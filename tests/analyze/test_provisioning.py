@@ -102,6 +102,16 @@ def test_a_failed_kill_during_a_removal_keeps_no_node():
     assert supply(np.array([5.0, 15.0, 25.0, 35.0]), 2, events).tolist() == [2, 1, 1, 1]
 
 
+def test_a_node_that_leaves_after_its_removal_failed_no_longer_serves():
+    events = [
+        Event(10.0, "node leaving", ("node-1",)),
+        Event(20.0, "change failed", step=1, words="remove 1"),
+        Event(30.0, "node left", ("node-1",)),
+    ]
+    assert supply(np.array([5.0, 15.0, 25.0, 35.0]), 2, events).tolist() == [2, 1, 2, 1]
+    assert sum(members for _, members, _ in node_changes(events)) == -1
+
+
 def test_scores_are_shares_of_time_and_of_demand():
     wanted = np.array([1.0] * 20 + [2.0] * 60 + [1.0] * 20)
     given = np.array([1.0] * 40 + [2.0] * 60)

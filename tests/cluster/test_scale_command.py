@@ -2,10 +2,12 @@
 
 import pytest
 
-from loadframe.base.errors import BadInput
-from loadframe.cluster import scale_command
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.cluster import Cluster, scale_command
+from loadframe.cluster.node import Node
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.scale_command import ScaleCommand
-from loadframe.store import Health
+from loadframe.store import Health, find
 
 
 def test_a_program_that_is_not_executable_is_told_apart_from_a_missing_one(tmp_path):
@@ -39,3 +41,28 @@ def test_data_that_moves_a_moment_after_the_join_delays_the_balanced_state(tmp_p
     monkeypatch.setattr(scale_command.time, "sleep", wait)
     balanced = ScaleCommand("./scale.sh {nodes}", tmp_path).settle(health)
     assert balanced == pytest.approx(110, abs=0.3), "when the moves had ended, without the wait for further ones"
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after", "events"),
+    [
+        (3, 1, 2, [("node leaving", ("node-1", "node-2")), ("node left", ("node-2",))]),
+        (3, 1, 3, [("node leaving", ("node-1", "node-2"))]),
+        (1, 3, 2, [("node requested", ("node-1", "node-2")), ("node joined", ("node-1",))]),
+        (1, 2, 1, [("node requested", ("node-1",))]),
+    ],
+)
+def test_a_failed_command_leaves_the_size_and_the_events_of_the_store(
+    tmp_path, monkeypatch, before, wanted, after, events
+):
+    nodes = NodeTable(None, {}, [Node(f"node-{index}", f"127.0.0.1:{index + 1}") for index in range(before)])
+    cluster = Cluster(find("redis"), nodes, attached=before)
+    cluster._scale = ScaleCommand("false {nodes}", tmp_path)
+    cluster.health = lambda: Health(ready=True, status="green", nodes=after, moving=0, missing=0)
+    heard = []
+    with cluster.telling(lambda event: heard.append((event.kind, event.nodes))), pytest.raises(StoreFailed):
+        if wanted > before:
+            cluster.grow(wanted - before)
+        else:
+            cluster.shrink(before - wanted)
+    assert (cluster.size, heard) == (after, events)

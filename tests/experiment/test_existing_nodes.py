@@ -157,6 +157,7 @@ def test_an_elastic_experiment_adds_a_node_with_the_users_command(ring, write):
     assert "node joined" in kinds
     assert kinds.index("node requested") < kinds.index("node joined") < kinds.index("cluster balanced")
     assert run.summary.status == "done"
+    assert "cluster_known_nodes:1" in ring[0].ask("CLUSTER", "INFO").split(), "the number of nodes is restored"
     assert ring[0].foreign() == [] and not ledgers()
 
 

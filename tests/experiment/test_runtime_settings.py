@@ -92,3 +92,35 @@ def test_settings_are_set_again_after_a_restart_that_forgot_them(existing, monke
     assert target.resize(cluster, 1 if not alive else 2, lambda _: None) is restarted
     target.cluster = restarted
     assert clusters.provide(clusters._experiment, second).values["buffer"] == value
+
+
+def test_settings_are_restored_after_the_last_restart(existing, monkeypatch):
+    clusters, target, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+    )
+    cluster = clusters.provide(clusters._experiment, next(iter(runs.values())))
+    target.name, target.changes.nodes, target.changes.running = "docs", 2, True
+    restarted = Remembering()
+    restarted.values["buffer"], restarted.size, restarted.keep = "32", 2, lambda: None
+    monkeypatch.setattr(Cluster, "respawn", lambda *_: restarted)
+    monkeypatch.setattr(Cluster, "runs", lambda _: True)
+    cluster.nodes = [SimpleNamespace(alive=True, paused=False, cut=False)]
+    target.ledger.delete = lambda: None
+    assert clusters._restore(target) is None
+    assert restarted.values == BEFORE
+
+
+def test_settings_are_set_again_when_the_users_command_has_added_nodes(existing):
+    clusters, _, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+    )
+    run = next(iter(runs.values()))
+    cluster = clusters.provide(clusters._experiment, run)
+    level = cluster.values["buffer"]
+    cluster.size = 2
+
+    def resize(_nodes, _report):
+        cluster.values["buffer"] = "the value of a new node"
+
+    cluster.resize = resize
+    assert clusters.provide(clusters._experiment, run).values["buffer"] == level

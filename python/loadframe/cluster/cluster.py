@@ -65,7 +65,7 @@ class Cluster(ClusterView):
         self._password: str | None = ""
         self._listeners: list[Listener] = []
         #: Serializes changes.
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
         #: The user's command that changes the number of nodes of an existing cluster.
         self._scale: ScaleCommand | None = None
         #: Whether `stop` was called; later changes are refused.
@@ -370,7 +370,9 @@ class Cluster(ClusterView):
         if nodes < 1:
             raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
         if self._scale:
-            return self.resize(self.size + nodes, report, tell=tell)
+            # With the lock, so that a change in progress has set the size.
+            with self._changing:
+                return self.resize(self.size + nodes, report, tell=tell)
         with self._held(report):
             return grow(self._change(report, within, tell), nodes)
 
@@ -383,7 +385,8 @@ class Cluster(ClusterView):
         its scale command, by a number only; BadInput if it has none. `within` is the timeout of each step in s.
         """
         if self._scale and isinstance(nodes, int):
-            return self.resize(self.size - nodes, report, tell=tell)
+            with self._changing:
+                return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):
             if isinstance(nodes, str):
                 numbers = [self._numbered(nodes)]
@@ -400,7 +403,7 @@ class Cluster(ClusterView):
 
         Returns the names of the added or removed nodes; empty without a change. Waits until the data is balanced, and
         emits events. BadInput without a command or for fewer than one node. StoreFailed if the command fails, or
-        if the store does not have that number of nodes in time.
+        if the store does not have that number of nodes in time; the size is then that of the store.
         """
         if self._scale is None:
             raise BadInput(
@@ -416,7 +419,11 @@ class Cluster(ClusterView):
             self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
             ready = self.health().ready
-            addresses = self._scale.carry_out(nodes, self.health, **progress)
+            try:
+                addresses = self._scale.carry_out(nodes, self.health, **progress)
+            except BaseException:
+                self._follow_failed_resize(names, more=more)
+                raise
             self._attached = nodes
             if addresses:
                 listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
@@ -426,6 +433,18 @@ class Cluster(ClusterView):
             wall = time.time() - (time.monotonic() - balanced)
             self._emit(ClusterEvent(event_kinds.BALANCED, (), wall=wall, monotonic=balanced))
         return list(names)
+
+    def _follow_failed_resize(self, names: Sequence[str], *, more: bool) -> None:
+        """Set the size to the store's number of nodes, and emit the event of the nodes that joined or left.
+
+        `names` are the nodes that were to join (`more`) or leave. Does nothing if the store does not answer.
+        """
+        with contextlib.suppress(LoadframeError):
+            size = self.health().nodes
+            split = max(size - (self.size if more else self.size - len(names)), 0)
+            self._attached = size
+            if changed := tuple(names[:split] if more else names[split:]):
+                self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, changed))
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
         """Restart ended nodes and finish interrupted changes; return False if nothing was necessary.

@@ -260,7 +260,9 @@ def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
             leaving |= nodes - dead
             waiting -= nodes
         elif event.kind == LEFT:
-            members = -len(nodes - dead)
+            # A removal that failed after it had moved the data may go on later.
+            members, served = -len(nodes - dead), -len(nodes - dead - waiting - leaving)
+            waiting -= nodes
             leaving -= nodes
         elif event.kind == FAILED and (not event.words or event.words.startswith("remove ")):
             # A node stays if its data could not be moved. Other changes may fail during its removal.

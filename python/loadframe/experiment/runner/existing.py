@@ -32,9 +32,10 @@ from loadframe.experiment.runner.ledger import (
     announce,
     attempt,
     claim,
+    drop_collections,
     has_leftovers,
     remove,
-    undo,
+    restore_settings,
 )
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
@@ -352,7 +353,9 @@ class ExistingClusters:
         wanted = self._adoptable(treatment, cluster) if adopts else None
         if store.cluster:
             # `_attach` has started a stopped cluster.
-            changes.running, changes.nodes = not self._started, cluster.size
+            changes.running = not self._started
+        if self._can_resize():
+            changes.nodes = cluster.size
         ledger, earlier = claim(f"{changes.prefix or 'names-'}{secrets.token_hex(4)}", changes)
         target = ExistingCluster(hosts, store.cluster, cluster, ledger, RuntimeSettings(ledger))
         self._targets[key] = target
@@ -519,13 +522,16 @@ class ExistingClusters:
         changes = target.changes
         keep = self._experiment.file.store.data == "keep" and changes.data is not None
         try:
-            cluster = self._live(self._key_of(target))
+            self._live(self._key_of(target))
+            # Settings come last, because a restart or a new node can lose them.
             attempt(
-                lambda: undo(cluster, changes, self._listener, keep=keep, only=target.settings.changed()),
-                lambda: target.leave_as_found(self._listener.step),
+                *([] if keep else [lambda: target.drop(self._listener)]),
+                lambda: target.restore_nodes(self._listener.step),
+                lambda: target.restore_settings(self._listener),
+                target.leave,
             )
             if keep and changes.collections:
-                changes.kept, changes.nodes = True, None
+                changes.kept = True
                 target.ledger.write()
         except (LoadframeError, KeyboardInterrupt) as error:
             with contextlib.suppress(LoadframeError):
@@ -578,9 +584,13 @@ class ExistingClusters:
             return
         else:
             announce(leftover, self._listener)
-            undo(cluster, earlier, self._listener)
-            if earlier.nodes is not None and scale_command(self._experiment):
-                cluster.resize(earlier.nodes, self._listener.step)
+            settings = dict(earlier.settings)
+            attempt(
+                lambda: drop_collections(cluster, earlier, self._listener),
+                lambda: self._restore_nodes(cluster, earlier),
+                lambda: restore_settings(cluster, earlier, self._listener),
+            )
+            target.settings.adopt(settings)
             if earlier.nodes is not None:
                 changes.nodes = earlier.nodes
             if earlier.running is not None:
@@ -588,3 +598,8 @@ class ExistingClusters:
         # A command that is killed between these steps leaves no collection without a ledger.
         target.ledger.write()
         leftover.delete()
+
+    def _restore_nodes(self, cluster: Cluster, earlier: Changes) -> None:
+        """Give the cluster the number of nodes from before an earlier command, if a `scale_command` can."""
+        if earlier.nodes is not None and scale_command(self._experiment):
+            cluster.resize(earlier.nodes, self._listener.step)

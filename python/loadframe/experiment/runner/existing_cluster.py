@@ -11,7 +11,7 @@ from typing import Any
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted
 from loadframe.cluster import Cluster
-from loadframe.experiment.runner.ledger import Changes, Ledger, drop_collections
+from loadframe.experiment.runner.ledger import Changes, Ledger, drop_collections, restore_settings
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Session
 
@@ -92,6 +92,14 @@ class RuntimeSettings:
         """
         self.applied = dict.fromkeys(self.applied, _UNKNOWN)
 
+    def adopt(self, before: Mapping[str, Any]) -> None:
+        """Take values from before the experiment, which the cluster has, from the ledger of an earlier command.
+
+        The ledger of this command is not written.
+        """
+        self._ledger.changes.settings |= before
+        self.applied |= dict.fromkeys(before)
+
     def may_change(self, names: Sequence[str]) -> None:
         """Mark the levels of these settings as unknown, because a run may change them; `note` must know them."""
         self.applied |= dict.fromkeys(names, _UNKNOWN)
@@ -166,8 +174,8 @@ class ExistingCluster:
     def resize(self, cluster: Cluster, nodes: int | None, report: Callable[[str], None]) -> Cluster:
         """Return the cluster with this number of nodes (None: unchanged): by the user's command, or restarted.
 
-        A named cluster with a dead, paused or disconnected node is restarted in any case. Writes the number of nodes
-        from before the experiment to the ledger.
+        A named cluster with a dead, paused or disconnected node is restarted in any case. A change marks all settings
+        as unknown.
         """
         if self.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
             # An earlier run has left it damaged.
@@ -177,10 +185,9 @@ class ExistingCluster:
             self.settings.forget()
         if nodes is None or nodes == cluster.size:
             return cluster
-        if self.changes.nodes is None:
-            self.changes.nodes = cluster.size
-            self.ledger.write()
         if self.name is None:
+            # Added nodes lack the settings.
+            self.settings.forget()
             cluster.resize(nodes, report)
             return cluster
         self.cluster = None
@@ -227,23 +234,33 @@ class ExistingCluster:
         drop_collections(self.cluster, self.changes, listener)
         self.ledger.write()
 
-    def leave_as_found(self, report: Callable[[str], None]) -> None:
-        """Give the cluster the number of nodes that it had before; stop a named cluster that was stopped.
+    def restore_nodes(self, report: Callable[[str], None]) -> None:
+        """Give the cluster the number of nodes that it had before, and remove it from the changes.
 
-        A named cluster that was running runs on after this command. LoadframeError on failure.
+        LoadframeError on failure; `cluster` is then None if it had to be restarted.
         """
-        cluster, changes = self.cluster, self.changes
-        assert cluster
-        if self.name is None:
-            if changes.nodes not in (None, cluster.size):
-                cluster.resize(changes.nodes, report)
+        assert self.cluster
+        self.cluster = self.resize(self.cluster, self.changes.nodes, report)
+        self.changes.nodes = None
+
+    def restore_settings(self, listener: Listener) -> None:
+        """Restore the settings that may differ from before the experiment; LoadframeError on failure.
+
+        After a failed restart, they remain in the changes.
+        """
+        if self.cluster:
+            changed = self.settings.changed()
+            self.changes.settings = {name: self.changes.settings[name] for name in changed}
+            restore_settings(self.cluster, self.changes, listener)
+
+    def leave(self) -> None:
+        """Stop a named cluster that was stopped before; one that was running runs on after this command."""
+        if self.name is None or self.cluster is None:
             return
-        if changes.nodes is not None and cluster.size != changes.nodes:
-            cluster = Cluster.respawn(self.name, changes.nodes, report)
-        if changes.running:
-            cluster.keep()
+        if self.changes.running:
+            self.cluster.keep()
         else:
-            cluster.stop()
+            self.cluster.stop()
         self.cluster = None
 
     def unrestored(self, why: str) -> str:
@@ -259,8 +276,8 @@ class ExistingCluster:
             left.append(f"the collections {', '.join(changes.collections)}")
         if changes.settings:
             left.append(f"the changed settings {', '.join(changes.settings)}")
-        if changes.nodes is not None:
-            left.append(f"another number of nodes than {changes.nodes}")
+        if changes.nodes is not None and not (self.cluster and self.cluster.size == changes.nodes):
+            left.append(f"{'' if self.cluster else 'possibly '}another number of nodes than {changes.nodes}")
         return f". It still has {', and '.join(left)}" if left else ""
 
     def exists_already(self, names: Sequence[str]) -> BadInput:

@@ -165,7 +165,10 @@ def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
     The ledger stays, unlocked, if the cluster still has another number of nodes. LoadframeError if a removal fails.
     """
     announce(leftover, listener)
-    undo(cluster, leftover.changes, listener)
+    attempt(
+        lambda: restore_settings(cluster, leftover.changes, listener),
+        lambda: drop_collections(cluster, leftover.changes, listener),
+    )
     if leftover.changes.nodes in (None, cluster.size):
         leftover.delete()
         return
@@ -190,29 +193,12 @@ def attempt(*steps: Callable[[], object]) -> None:
         raise errors[0]
 
 
-def undo(
-    cluster: Cluster,
-    changes: Changes,
-    listener: Listener,
-    *,
-    keep: bool = False,
-    only: Collection[str] | None = None,
-) -> None:
-    """Restore settings, and drop collections unless `keep`; raise the first LoadframeError after both.
-
-    `only` are the settings to restore (None: all); others are removed from `changes`. After an error, `changes` lists
-    the rest. Writes no ledger.
-    """
-    changes.settings = {name: value for name, value in changes.settings.items() if only is None or name in only}
-
-    def restore() -> None:
-        """Restore the settings, if any, and clear them in `changes`."""
-        if changes.settings:
-            listener.step(f"restoring {', '.join(changes.settings)}")
-            cluster.configure(changes.settings)
-            changes.settings = {}
-
-    attempt(restore, *([] if keep else [lambda: drop_collections(cluster, changes, listener)]))
+def restore_settings(cluster: Cluster, changes: Changes, listener: Listener) -> None:
+    """Restore the settings in `changes`, if any, and remove them there; LoadframeError if that fails."""
+    if changes.settings:
+        listener.step(f"restoring {', '.join(changes.settings)}")
+        cluster.configure(changes.settings)
+        changes.settings = {}
 
 
 def drop_collections(cluster: Cluster, changes: Changes, listener: Listener) -> None:
