@@ -82,7 +82,7 @@ _MOST_SHARE = 100
 def share(text: str | float, option: str) -> float:
     """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10000 %).
 
-    `option` is named in the message.
+    Numbers above 1 need a percent sign. `option` is named in the message.
     """
     number, percent, rest = str(text).strip().partition("%")
     remedy = "write a percentage such as 5%"
@@ -92,6 +92,9 @@ def share(text: str | float, option: str) -> float:
         value = math.nan
     if rest or math.isnan(value):
         raise BadInput(f"{option} {text!r} is not a share", remedy=remedy)
+    if not percent and 1 < value < _MOST_SHARE:
+        what = f"{option} must be at most 1 without a percent sign; got {text}"
+        raise BadInput(what, remedy=f"write a percentage such as {text}%")
     if not 0 < value < _MOST_SHARE:
         raise BadInput(f"{option} must be above 0% and below {_MOST_SHARE:.0%}; got {text}", remedy=remedy)
     return value
