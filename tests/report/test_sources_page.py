@@ -147,6 +147,11 @@ def test_a_burst_at_the_start_is_named_with_the_figures_that_include_it(run):
         assert "At the start" not in paced(run, 28, lambda _: 1.0, accepted=552.0, **others)
 
 
+def test_a_backlog_that_becomes_smaller_shrinks(run):
+    words = paced(run, 40, lambda second: 1000.0 - 20 * second)
+    assert words.endswith("the backlog shrank by 20 events/s to 220 events"), words
+
+
 def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
     words = paced(run, 40, lambda second: 100.0 * second + second % 5, held_back=True)
     assert words.startswith("ads: the store did not keep up: 1,000 events/s arrived and 900/s were stored")

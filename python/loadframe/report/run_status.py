@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from loadframe.analyze.delayed import delayed_of
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
@@ -302,14 +303,18 @@ def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:
 def ingest_pace_text(pace: IngestPace) -> str:
     """Write whether the store kept up with a source, or why that is inconclusive, and a remedy.
 
-    It has the events/s that arrived and were stored, the growth of the backlog, and a burst at the start if there was
+    It has the events/s that arrived and were stored, the change of the backlog, and a burst at the start if there was
     one.
     """
     unread = pace.unread_share or 0.0
     rates = f"{format_count(pace.offered)} events/s arrived and {format_count(pace.stored)}/s were stored"
     grew = ""
     if pace.growth:
-        grew = f"; the backlog grew by {estimate_text(pace.growth)} events/s"
+        shrank = Estimate(-pace.growth.value, -pace.growth.high, -pace.growth.low)
+        change = (
+            f"grew by {estimate_text(pace.growth)}" if pace.growth.value >= 0 else f"shrank by {estimate_text(shrank)}"
+        )
+        grew = f"; the backlog {change} events/s"
     left = f" to {counted(round(max(pace.backlog, 0)), 'event')}" if grew else ""
     burst = (
         f". At the start, {counted(round(pace.burst), 'event')} beyond the later rate arrived: they had waited for"
@@ -334,7 +339,7 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "reader busy": f"inconclusive whether the store kept up: {rates}, but the thread that reads the source was"
         f" busy for more than {format_share(CPU_LIMIT)} of the time, so senders may have waited",
         "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer, or"
-        " flush more often",
+        " lower `batch` or `flush` of the source",
     }[pace.pace]
     return verdict + burst
 
