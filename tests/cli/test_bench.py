@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from commands import TRIPS, Running, loadframe, result, servers
+from commands import TRIPS, Running, loadframe, result, servers, within
 from loadframe.record import Run, schema
 from loadframe.record.schema import undocumented
 
@@ -252,3 +252,12 @@ def test_kernel_timestamps_of_cassandra_are_refused_before_connecting(tmp_path):
         assert done.returncode == 2
         assert "kernel timestamps do not support the driver cql" in done.stderr
         assert "remove --kernel-timestamps" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("bench", "ycsb"), ("check", "ycsb"), ("ingest", "adbids"), ("import", "sample", "--collection", "c")]
+)
+def test_a_stopped_store_is_refused_before_anything_is_started(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, errors = within(*words, "--hosts", "127.0.0.1:1")
+    assert (status, "127.0.0.1:1: " in errors) == (2, True), errors

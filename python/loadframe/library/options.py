@@ -3,7 +3,6 @@
 Commands that only look at a cluster import this module, so it imports nothing heavy.
 """
 
-import functools
 import math
 import os
 import time
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -259,4 +258,14 @@ def attachment(
     addresses, reached = access_to(store, joined, given, remark)
     if loads and reached.proxied:
         require_reachable(addresses, reached)
-    return functools.partial(Cluster.attach, addresses, store, reached)
+
+    def attach() -> Cluster:
+        """Return the cluster at the addresses; BadInput if it does not answer, because nothing was started."""
+        try:
+            return Cluster.attach(addresses, store, reached)
+        except BadInput:
+            raise
+        except LoadframeError as error:
+            raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
+
+    return attach
