@@ -12,6 +12,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.report.compare_words import inconclusive_text, lead, limited_text, open_reason, open_reasons
 from loadframe.report.kinds.compare import comparison_page, contrasts_table, print_comparison, throughput_plot
+from loadframe.report.plot import Axis
 from simulated import Truth, write_run
 
 
@@ -118,8 +119,17 @@ def test_throughput_is_drawn_for_each_group_with_its_interval(compared):
         assert drawn == pytest.approx([mean.value, mean.low, mean.high], rel=1e-3)
     assert [label for _, label in figure.x.ticks] == ["phase range_100"]
     assert "throughput" in [figure.name for figure in comparison_page(compared).figures]
+    assert figure.panels[0].y == Axis("requests/s", from_zero=True)
     times = replace(compared, contrasts=compared.contrasts[1:])
     assert throughput_plot(times, "throughput") is None
+
+
+def test_a_wide_interval_does_not_hide_the_throughput_of_other_groups(compared):
+    first = compared.contrasts[0]
+    old, new = first.means
+    wide = replace(first, means=(old, replace(new, high=100 * new.value)))
+    figure = throughput_plot(replace(compared, contrasts=(wide, *compared.contrasts[1:])), "throughput")
+    assert figure.panels[0].y == Axis("requests/s (log scale)", "log")
 
 
 def test_an_inconclusive_contrast_gives_its_reason(compared):

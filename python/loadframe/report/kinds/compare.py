@@ -20,7 +20,7 @@ from loadframe.report.kinds import Report
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, p_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers, spread
 from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import further
@@ -208,10 +208,11 @@ def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
                 ],
             )
         )
+    y = spread(Axis("requests/s"), [end for trace in traces for end in (*trace.low, *trace.high)])
     return Figure(
         name,
         Axis("", range=(-0.5, len(columns) - 0.5), ticks=list(enumerate(columns)), grid=False),
-        [Panel(Axis("requests/s", from_zero=True))],
+        [Panel(replace(y, title=f"{y.title} (log scale)") if y.kind == "log" else y)],
         traces,
         "Geometric means over runs with 95 % intervals. A mark without an interval has no bounds.",
     )
