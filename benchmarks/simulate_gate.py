@@ -68,7 +68,7 @@ def made_up(
         name: OperationFigures(
             requests=_REQUESTS, successes=requests, documents=0, errors={}, dropped=0, in_flight_at_end=0,
             throughput=figures["throughput"] or 0.0, documents_per_second=0.0,
-            response=(times := Latency(p50=figures["p50"], p99=figures["p99"])), service=times,
+            response=(times := Latency(requests, p50=figures["p50"], p99=figures["p99"])), service=times,
         )
         for name, figures in operations.items()
     }  # fmt: skip

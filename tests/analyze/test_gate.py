@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from loadframe.analyze.compare import Group, read_groups
+from loadframe.analyze.compare import Group, compare, read_groups
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.compare.warnings import OTHER_SPEED
@@ -16,6 +16,7 @@ from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
 from loadframe.base.errors import BadInput
+from loadframe.report.compare_words import open_reasons
 from simulated import Truth, write_run
 
 
@@ -24,7 +25,7 @@ def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("gate")
     for seed, (name, lam) in enumerate({"old": 100, "same": 100, "slow": 80}.items()):
         for number in range(6):
-            write_run(root / name, f"{name}{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+            write_run(root / name, f"{name}{number}", Truth(lam=lam), seed=100 * seed + number)
     return root
 
 
@@ -155,6 +156,35 @@ def test_an_equal_version_passes(results):
     assert gate.warnings == ()
 
 
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory):
+    """Runs of 400 requests at two treatments."""
+    root = tmp_path_factory.mktemp("brief")
+    for seed, (name, lam) in enumerate({"old": 100, "same": 100, "fast": 200, "slow": 50}.items()):
+        for number in range(8):
+            nodes = 1 + number % 2
+            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number, nodes=nodes,
+                      treatment={"nodes": nodes})  # fmt: skip
+    return root
+
+
+@pytest.mark.parametrize(
+    ("new", "standing", "outcome"),
+    [("same", "undecided", "alike"), ("fast", "undecided", "better"), ("slow", "regression", "worse")],
+)
+def test_percentiles_of_too_few_requests_may_fail_but_not_pass(brief, new, standing, outcome):
+    gate = judge(brief, new, "old", kinds=["p50", "p99"])
+    standings = {kind: {it.standing for it in gate.checks if it.measure.kind == kind} for kind in ("p50", "p99")}
+    assert standings == {"p50": {"regression" if new == "slow" else "passed"}, "p99": {standing}}
+    few = "too few requests: 400 in a run, and p99 needs at least 1,000 (a duration of 6 s)"
+    assert [few in check.why for check in gate.checks if check.measure.kind == "p99"] == [new != "slow"] * 3
+    comparison = compare([group(brief, "old"), group(brief, new)], ["p50", "p99"], least=0.1)
+    outcomes = {(it.measure.kind, it.outcome) for it in comparison.contrasts}
+    assert outcomes == {("p50", outcome), ("p99", outcome if new == "slow" else "open")}
+    reasons = [words for words in open_reasons(comparison) if few in words]
+    assert len(reasons) == (new != "slow")
+
+
 def test_a_speed_up_passes(results):
     assert judge(results, "old", "slow").standing == "passed"
 
@@ -260,6 +290,8 @@ def test_changes_below_the_least_effect_are_not_regressions(results):
         (Bound("throughput", 100), "passed"),
         (Bound("throughput", 100_000), "regression"),
         (Bound("p99", 1.0), "passed"),
+        (Bound("p99.9", 1.0), "undecided"),
+        (Bound("p99.9", 0.001), "regression"),
         (Bound("max", 0.001), "regression"),
         (Bound("errors", 0.0), "passed"),
     ],
@@ -281,7 +313,7 @@ def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_pat
         for run in (results / name).iterdir():
             shutil.copytree(run, tmp_path / "history" / f"{'1' if name == 'old' else '2'}-{run.name}")
     for number in range(6):
-        write_run(tmp_path / "new", f"n{number}", Truth(lam=80, seconds=2), seed=500 + number)
+        write_run(tmp_path / "new", f"n{number}", Truth(lam=80), seed=500 + number)
     _dated(tmp_path / "history")
     history = judge(tmp_path, "new", "history", history=True)
     assert history.standing == "passed"

@@ -12,9 +12,11 @@ from simulated import Truth, write_run, write_variants
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("gates")
-    for seed, (name, lam, runs) in enumerate([("old", 100, 6), ("same", 100, 6), ("slow", 80, 6), ("alone", 100, 1)]):
+    # The runs of `alone` and `brief` have 400 requests, the others 1,000.
+    sides = [("old", 100, 6, 5), ("same", 100, 6, 5), ("slow", 80, 6, 5), ("alone", 100, 1, 2), ("brief", 100, 6, 2)]
+    for seed, (name, lam, runs, seconds) in enumerate(sides):
         for number in range(runs):
-            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+            write_run(root / name, f"r{number}", Truth(lam=lam, seconds=seconds), seed=100 * seed + number)
     return root
 
 
@@ -62,7 +64,7 @@ def test_an_undecided_percentile_of_short_runs_names_the_missing_requests(result
         "baseline": ("--baseline", results / "old", "--measure", kind, "--catch", "1%", "--least", "1%"),
         "bound": ("--bound", f"{kind}<=10s"),
     }[against]
-    new = results / ("same" if against == "baseline" else "alone")
+    new = results / ("brief" if against == "baseline" else "alone")
     status, said, _ = within("gate", new, *words)
     assert status == 3
     document = json.loads(within("gate", new, *words, "--json")[1])
@@ -76,7 +78,7 @@ def test_an_undecided_percentile_of_short_runs_names_the_missing_requests(result
 
 def test_runs_of_another_treatment_are_judged_only_on_request(results, tmp_path):
     for number in range(6):
-        write_run(tmp_path / "other", f"r{number}", Truth(seconds=2), seed=900 + number, treatment={"clients": 8})
+        write_run(tmp_path / "other", f"r{number}", Truth(), seed=900 + number, treatment={"clients": 8})
     status, _, errors = within("gate", tmp_path / "other", "--baseline", results / "old")
     assert status == 2
     assert "other were measured at different treatments (clients: not set → 8)" in errors
@@ -90,7 +92,7 @@ def test_a_bound_is_enough(results):
 
 @pytest.mark.parametrize(("lam", "status"), [(100, 0), (75, 1)])
 def test_an_experiment_that_compares_two_variants_is_judged_by_itself(tmp_path, lam, status):
-    write_variants(tmp_path / "both", {"main": Truth(seconds=2), "new": Truth(lam=lam, seconds=2)})
+    write_variants(tmp_path / "both", {"main": Truth(), "new": Truth(lam=lam)})
     ended, said, errors = within("gate", tmp_path / "both")
     assert ended == status, errors
     assert said.startswith("new ")
@@ -130,7 +132,7 @@ def test_typing_errors_are_reported_with_status_2(results, monkeypatch, words, s
 
 def test_strict_refuses_a_gate_that_leaves_runs_out(results, tmp_path):
     for number in range(6):
-        write_run(tmp_path / "new", f"r{number}", Truth(seconds=2), seed=100 + number,
+        write_run(tmp_path / "new", f"r{number}", Truth(), seed=100 + number,
                   deviations=["a copy is out of service"] if number == 5 else [])  # fmt: skip
     assert within("gate", tmp_path / "new", "--baseline", results / "old")[0] == 0
     status, _, errors = within("gate", tmp_path / "new", "--baseline", results / "old", "--strict")

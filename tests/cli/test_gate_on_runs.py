@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.trial]
 WORKLOAD = """\
 workload: slow
 operations: {login: {http: {method: POST, path: /login, body: {user: ann}}}}
-phases: [{name: login, operation: login, clients: 4, duration: 900ms}]
+phases: [{name: login, operation: login, clients: 16, duration: 900ms}]
 """
 #: Seconds for an answer: throughput falls by a fifth where it takes a quarter longer.
 DELAYS = {"old": 0.4, "same": 0.4, "slow": 0.5}

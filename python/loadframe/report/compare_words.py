@@ -138,6 +138,8 @@ def open_reason(contrast: Contrast, least: float) -> str:
     if not ratio.is_finite:
         unbounded = not contrast.estimate.bounds.is_exact
         return "the load generator left a figure without a bound" if unbounded else "too few runs for an interval"
+    if contrast.few:
+        return str(contrast.few)
     return _interval_reason(contrast, least, smallest)
 
 

@@ -7,6 +7,7 @@ conclusion favours its group.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -16,7 +17,7 @@ from loadframe.analyze.compare import warnings as rules
 from loadframe.analyze.compare.block_model import trimmed_mean
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import Difference, Group, differences, is_robust, treatments_text
-from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
+from loadframe.analyze.compare.measures import USUAL, FewRequests, Measure, measures_of
 from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm, mean_share
 from loadframe.analyze.exclusion import selected_in_groups, warned_document, warned_runs
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
@@ -160,6 +161,11 @@ class Contrast:
         """Whether, on each side, figures may hide failures: failed runs, many failed requests, or runs of value 0."""
         return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
 
+    @cached_property
+    def few(self) -> FewRequests | None:
+        """The run of both sides with too few requests for the percentile; None if all have enough."""
+        return self.measure.few_requests(run for side in self.sides for run in side.usable)
+
     @property
     def ratio(self) -> Estimate:
         """The ratio with its 95 % interval."""
@@ -184,6 +190,7 @@ class Contrast:
             "failed_runs": list(self.failed),
             "of_survivors": list(self.of_survivors),
             "short": list(self.short),
+            "few_requests": self.few and vars(self.few),
             "means": [mean.as_dict() for mean in self.means],
             "medians": list(self.medians),
             "ratio": self.ratio.as_dict(),
@@ -381,10 +388,12 @@ def _contrast(
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
     """Return the outcome, downgraded to open if failures on a side, or a longer side, could reverse it.
 
+    With too few requests for a percentile, no group is better and none is alike.
     `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
     """
     outcome = _of_figures(contrast, p, least, level)
     baseline, group = (any(hidden) for hidden in zip(contrast.of_survivors, contrast.short, strict=True))
+    group = group or contrast.few is not None
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
         return "open"
     return outcome

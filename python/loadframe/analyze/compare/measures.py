@@ -14,6 +14,7 @@ from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
 from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
+from loadframe.base.units import format_duration
 from loadframe.record.schema.figures import OperationFigures
 
 #: Statistics in a summary by their public name.
@@ -40,11 +41,16 @@ USUAL = ("throughput", "p50", "p99")
 
 @dataclass(frozen=True)
 class FewRequests:
-    """Too few requests for a percentile: their number, the needed number, and the duration to set, s."""
+    """Too few requests for a percentile, `kind`: their number, the needed number, and the duration to set, s."""
 
+    kind: str
     count: int
     needed: int
     duration: float | None
+
+    def __str__(self) -> str:
+        longer = f" (a duration of {format_duration(self.duration)})" if self.duration else ""
+        return f"too few requests: {self.count:,} in a run, and {self.kind} needs at least {self.needed:,}{longer}"
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,7 @@ class Measure:
             latency = getattr(figures, _RESPONSES[self.kind][0]) if figures else None
             if latency and phase and latency.count < (fewest.count if fewest else needed):
                 duration = math.ceil(phase.duration * mean_arrivals(needed) / latency.count) if latency.count else None
-                fewest = FewRequests(latency.count, needed, duration)
+                fewest = FewRequests(self.kind, latency.count, needed, duration)
         return fewest
 
     def _operations(self, run: RecordedRun) -> list[OperationFigures]:

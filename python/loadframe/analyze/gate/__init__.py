@@ -33,7 +33,7 @@ from typing import Any
 from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import treatments_text
-from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.measures import FewRequests, measures_of
 from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import warned_document, warned_runs
@@ -54,7 +54,6 @@ from loadframe.analyze.gate.checks import (
     Thresholds,
     against_baseline,
     failed_runs,
-    few_requests,
     one_sided_p,
     quantity,
     quantity_beside,
@@ -306,7 +305,9 @@ def _against(
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
     # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
-    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int], tuple[str, str]]] = []
+    about: list[
+        tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int], tuple[str, str], FewRequests | None]
+    ] = []
     ps: list[float] = []
     members, watched = [], []
     for kind, places in families(contrasts).items():
@@ -318,11 +319,12 @@ def _against(
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
             counts = max(len(contrast.first) for contrast in chosen), max(len(contrast.second) for contrast in chosen)
             before, now = (next(filter(None, whys), "") for whys in zip(*hides, strict=True))
-            about.append((Measure("all phases", kind), joint, None, len(chosen), counts, (before, now)))
+            few = next(filter(None, (contrast.few for contrast in chosen)), None)
+            about.append((Measure("all phases", kind), joint, None, len(chosen), counts, (before, now), few))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
         for candidate, why in zip(chosen, hides, strict=True):
             counts = len(candidate.first), len(candidate.second)
-            about.append((candidate.measure, candidate.estimate, candidate, 1, counts, why))
+            about.append((candidate.measure, candidate.estimate, candidate, 1, counts, why, candidate.few))
             ps.append(
                 more_errors(candidate.measure, *candidate.sides)
                 if kind == "errors"
@@ -331,19 +333,18 @@ def _against(
     graph = Graph(members, watched)
     adjusted = graph.adjust(ps)
     checks = []
-    for (measure, detail, contrast, count, counts, why), p, share in zip(
+    for (measure, detail, contrast, count, counts, why, few), p, share in zip(
         about, adjusted, graph.weights.tolist(), strict=True
     ):
         if detail is None:
             continue
-        question = Question(measure, detail, thresholds, p, share, counts, pace, why)
+        question = Question(measure, detail, thresholds, p, share, counts, pace, why, few)
         if contrast is None:
             checks.append(together(question, count, "measures"))
         elif measure.kind == "errors":
             checks.append(errors_against_baseline(contrast, question, *contrast.sides))
         else:
-            few = few_requests(measure, [run for side in contrast.sides for run in side.usable])
-            checks.append(against_baseline(contrast, question, few=few))
+            checks.append(against_baseline(contrast, question))
     return checks
 
 
@@ -433,7 +434,8 @@ _DELAYED = "a part of it may be the load generator's"
 def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
     """Return the check of a bound, by the runs that measured it; undecided without such a run.
 
-    A bound that holds is undecided if too many requests lack a response time.
+    A bound that holds is undecided if too many requests lack a response time, or if a run has too few for the
+    percentile.
     """
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
@@ -442,6 +444,8 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
         standing, figures, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
         if standing == "passed" and measure.is_blind(runs):
             standing, why = "undecided", BLIND
+        elif standing == "passed" and (few := measure.few_requests(runs)):
+            standing, why = "undecided", str(few)
     else:
         standing, figures, why = "undecided", "no run has measured it", ""
     exact = format_limit(bound.limit) if bound.kind == "errors" else quantity(bound.limit, measure, more=6)
@@ -482,8 +486,9 @@ def _estimated(
         widest = measure.stretch(runs).widened(mean)
     figures = f"mean of {runs_text(values)} {quantity(mean.value, measure)}"
     if not mean.is_finite:
-        few = few_requests(measure, runs)
-        return "undecided", figures, f"a single run does not show the run-to-run variance; make more runs{few}"
+        few = measure.few_requests(runs)
+        more = f"make more runs; {few}" if few else "make more runs"
+        return "undecided", figures, f"a single run does not show the run-to-run variance; {more}"
     figures += f" [{quantity_beside(widest.low, measure, bound)}, {quantity_beside(widest.high, measure, bound)}]"
     ends = {bound.holds(widest.low), bound.holds(widest.high)}
     if ends == {False}:
@@ -494,7 +499,7 @@ def _estimated(
         elif bound.holds(mean.low) == bound.holds(mean.high):
             need = f"; {WIDENED}"
         else:
-            need = few_requests(measure, runs) or "; make more runs"
+            need = f"; {measure.few_requests(runs) or 'make more runs'}"
         return "undecided", figures, f"the interval contains the bound{need}"
     return "passed", figures, ""
 

@@ -4,7 +4,7 @@ Runs that are missing because of the generator or an unknown cause do not count.
 runs without any success, are results.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite, log
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from loadframe.analyze.compare import LEVEL, Contrast, Group, Measure
 from loadframe.analyze.compare.estimate_ratio import RESOLUTION, RatioEstimate
-from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.measures import FewRequests, measures_of
 from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more
@@ -135,7 +135,8 @@ class Question:
 
     `p` is adjusted for all checks. `share` is the check's share of the level before any check has rejected. `pace` is
     the speed of the machine for the new runs relative to the baseline's. `runs` counts the earlier and the new runs.
-    `hides` says why the figures of the baseline, and of the new runs, are too good; empty if they are not.
+    `hides` says why the figures of the baseline, and of the new runs, are too good; empty if they are not. `few` says
+    that a run has too few requests for the percentile; None if all have enough.
     """
 
     measure: Measure
@@ -146,6 +147,7 @@ class Question:
     runs: tuple[int, int]
     pace: float = 1.0
     hides: tuple[str, str] = ("", "")
+    few: FewRequests | None = None
 
     @property
     def least(self) -> float:
@@ -262,12 +264,13 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
     return min(1.0, tail * estimate.caution)
 
 
-def against_baseline(contrast: Contrast, question: Question, *, few: str = "") -> Check:
-    """Return the check of a contrast. `few` is the text of `few_requests` about the runs of both sides.
+def against_baseline(contrast: Contrast, question: Question) -> Check:
+    """Return the check of a contrast.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes a
-    worsening of the effect to catch. It is undecided if the machine's pace or the figures' bounds can explain or hide
-    the change, or if `hides` of the question says that a side's figures are too good.
+    worsening of the effect to catch, unless a run has too few requests. It is undecided if the machine's pace or the
+    figures' bounds can explain or hide the change, or if `hides` of the question says that a side's figures are too
+    good.
     """
     value, _, high = question.worse_by()
     # Throughput and response times follow the machine's pace fully at most.
@@ -300,8 +303,10 @@ def against_baseline(contrast: Contrast, question: Question, *, few: str = "") -
         standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
     elif question.hides[1]:
         standing, why = "undecided", f"{span}: {question.hides[1]}"
-    if standing == "undecided":
-        why += few
+    elif question.few:
+        standing, why = "undecided", span
+    if standing == "undecided" and question.few:
+        why += f"; {question.few}"
     return Check(
         contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p, finds=question.finds
     )
@@ -338,21 +343,13 @@ def too_short(side: str, short: str) -> str:
     return words if short else ""
 
 
-def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
-    """Return a clause on how many requests a percentile lacks in a run; empty with enough, and for other measures."""
-    few = measure.few_requests(runs)
-    if few is None:
-        return ""
-    longer = f" (a duration of {format_duration(few.duration)})" if few.duration else ""
-    return f"; too few requests: {few.count:,} in a run, and {measure.kind} needs at least {few.needed:,}{longer}"
-
-
 def together(question: Question, members: int, what: str) -> Check:
     """Return the joint check: whether the mean over all `members` of a kind, which `what` names, got worse.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes the
-    effect to catch. It is undecided if the machine's pace or the figures' bounds can explain the change, or if `hides`
-    of the question says that a side's figures are too good. `what` is a plural for the title, such as `measures`.
+    effect to catch, unless a run has too few requests. It is undecided if the machine's pace or the figures' bounds can
+    explain the change, or if `hides` of the question says that a side's figures are too good. `what` is a plural for
+    the title, such as `measures`.
     """
     span, worse = _span(question), _worse(question.worse_by()[0], question.least)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -373,6 +370,8 @@ def together(question: Question, members: int, what: str) -> Check:
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
     elif question.hides[1] and not stops:
         standing, why = "undecided", f"{span}: {question.hides[1]}"
+    elif question.few and not stops:
+        standing, why = "undecided", f"{span}; {question.few}"
     else:
         why = f"{span}: beyond {format_limit(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
