@@ -1,6 +1,7 @@
 """`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files agree with it."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -128,6 +129,24 @@ def test_typing_errors_are_reported_with_status_2(results, monkeypatch, words, s
     status, _, errors = within("gate", "same", *words)
     assert status == 2
     assert said in errors
+
+
+@pytest.mark.parametrize("baseline", ["same", "./same", "s*e", "*", "same/r3", "link", "copy"])
+@pytest.mark.parametrize("command", ["gate", "compare"])
+def test_runs_are_not_compared_with_themselves(results, tmp_path, monkeypatch, command, baseline):
+    shutil.copytree(results / "same", tmp_path / "same")
+    monkeypatch.chdir(tmp_path)
+    if baseline == "link":
+        (tmp_path / "link").symlink_to("same")
+    elif baseline == "copy":
+        shutil.copytree("same", "copy")
+    status, _, errors = within(command, "same", *(["--baseline"] if command == "gate" else []), baseline)
+    assert status == 2
+    assert "are the same run" in errors
+    assert f"{'r3' if baseline == 'same/r3' else 'r0'}:" in errors
+    assert ("name earlier runs with --baseline" if command == "gate" else "name each run once") in " ".join(
+        errors.split()
+    )
 
 
 def test_strict_refuses_a_gate_that_leaves_runs_out(results, tmp_path):

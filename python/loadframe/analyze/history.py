@@ -308,10 +308,10 @@ def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
 
     An earlier gate may have recorded the new runs there. BadInput if nothing is left.
     """
-    known = {identity for run in new.runs if (identity := _identity(run)) is not None}
+    known = {identity for run in new.runs if (identity := identity_of_run(run)) is not None}
     kept = []
     for run in history.runs:
-        identity = _identity(run)
+        identity = identity_of_run(run)
         if identity not in known:
             kept.append(run)
         if identity is not None:
@@ -327,7 +327,7 @@ def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
     return replace(history, runs=tuple(kept)), [OWN_COPIES(runs=copies)]
 
 
-def _identity(run: RecordedRun) -> Hashable:
+def identity_of_run(run: RecordedRun) -> Hashable:
     """Return what only copies of a run have in common: start, series and all results, or None without a known start."""
     if run.run is None or not started(run):
         return None

@@ -1,7 +1,7 @@
 """Comparisons and gates of recorded runs, for the command line and for programs."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from loadframe.analyze import compare as comparing
 from loadframe.analyze.compare import (
@@ -12,7 +12,9 @@ from loadframe.analyze.compare import (
     split_by_treatment,
     uses_robust_estimate,
 )
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
+from loadframe.analyze.history import identity_of_run
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_rate
@@ -42,7 +44,7 @@ def compare_groups(
 def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, or the groups of a single experiment. BadInput if it has only one treatment."""
     if len(arguments) > 1:
-        return read_groups(arguments)
+        return _without_shared_runs(read_groups(arguments), "name each run once")
     split = read_variants(arguments[0]) or split_by_treatment(
         read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
     )
@@ -73,7 +75,7 @@ def gate_groups(
     permits different treatments, and `session_spread` is the assumed spread between sessions (share). Without
     `earlier`, the second variant of an experiment is judged against the first. `written` returns the name of an
     argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
-    more than two variants.
+    more than two variants. BadInput also if the baseline has a new run.
     """
     variants = () if earlier else read_variants(new)
     if len(variants) > 2:
@@ -90,6 +92,12 @@ def gate_groups(
             remedy=f"give {names} or {written('bound')}, or the folder of an experiment that compares two variants",
         )
     groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
+    # The gate removes copies of the new runs from a history.
+    if not history:
+        baseline, mixed = written("baseline"), written("history")
+        _without_shared_runs(
+            groups, f"name earlier runs with {baseline}; if their folder has new ones too, use {mixed}"
+        )
     gate = judge_gate(
         groups[0],
         groups[1] if len(groups) > 1 else None,
@@ -101,6 +109,25 @@ def gate_groups(
         watch=watch,
     )
     return gate, groups
+
+
+def _without_shared_runs(groups: tuple[Group, ...], remedy: str) -> tuple[Group, ...]:
+    """Return the groups; BadInput if two of their runs are the same run, also by a link or as a copy."""
+    seen: dict[Hashable, tuple[Group, RecordedRun]] = {}
+    for group in groups:
+        for run in group.runs:
+            if run.run is None:
+                continue
+            keys = (run.run.path.resolve(), identity_of_run(run))
+            first = next((seen[key] for key in keys if key in seen), None)
+            if first:
+                raise BadInput(
+                    f"{run.id} of {group.label} and {first[1].id} of {first[0].label} are the same run",
+                    where=str(run.run.path),
+                    remedy=remedy,
+                )
+            seen |= {key: (group, run) for key in keys if key is not None}
+    return groups
 
 
 def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], option: str) -> dict[str, float]:
