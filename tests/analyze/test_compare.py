@@ -54,7 +54,7 @@ def test_a_difference_that_matters_is_excluded_only_if_the_interval_does(results
     (contrast,) = between(results, "old", "same", kinds=["throughput"], least=0.1).contrasts
     assert contrast.outcome == "alike"
     (contrast,) = between(results, "old", "same", kinds=["throughput"], least=0.001).contrasts
-    assert contrast.outcome == "open"
+    assert contrast.outcome == "inconclusive"
 
 
 def test_each_group_is_held_against_the_first(results):
@@ -69,7 +69,7 @@ def test_one_run_against_one_leaves_the_noise_unknown(results):
     old, slow = read_groups([f"{results}/old/r0", f"{results}/slow/r0"])
     compared = compare([old, slow], ["throughput"])
     (contrast,) = compared.contrasts
-    assert (contrast.outcome, contrast.p, contrast.ratio.is_finite) == ("open", 1, False)
+    assert (contrast.outcome, contrast.p, contrast.ratio.is_finite) == ("inconclusive", 1, False)
     assert compared.warnings[0].cause.startswith("1 run against 1 do not show the run-to-run variance")
 
 
@@ -80,7 +80,7 @@ def test_few_runs_are_not_called_alike_for_lying_together_by_chance(tmp_path, ru
         for number, lam in enumerate(levels[:runs]):
             write_run(tmp_path / name, f"r{number}", Truth(lam=lam, noise=0, seconds=2), seed=number)
     (contrast,) = between(tmp_path, "a", "b", kinds=["throughput"], least=0.063).contrasts
-    assert contrast.outcome == "open"
+    assert contrast.outcome == "inconclusive"
     assert contrast.ratio.high - contrast.ratio.low > 0.12
 
 
@@ -139,7 +139,7 @@ def test_a_loss_is_found_in_blocks_that_differ_by_more(tmp_path):
             write_run(tmp_path / name, f"b{block}", truth, seed=10 * block + (name == "new"), block=block)
     runs = {name: read_runs(str(tmp_path / name)) for name in ("old", "new")}
     (apart,) = between(tmp_path, "old", "new", kinds=["throughput"]).contrasts
-    assert (apart.estimate.design, apart.outcome) == ("unpaired", "open")
+    assert (apart.estimate.design, apart.outcome) == ("unpaired", "inconclusive")
     for run in runs["new"]:
         shutil.move(run.run.path, tmp_path / "old" / f"new-{run.id}")
     together = {run.id: run for run in read_runs(str(tmp_path / "old"))}
@@ -176,7 +176,7 @@ def test_failures_against_none_have_a_ratio_and_few_of_them_are_chance(tmp_path)
             operation["successes"] = operation["requests"] - (number == 0)
         file.write_text(json.dumps(summary))
     (contrast,) = between(tmp_path, "none", "many", kinds=["errors"]).contrasts
-    assert contrast.outcome == "open"
+    assert contrast.outcome == "inconclusive"
 
 
 def test_invalid_runs_still_differ_in_their_results(tmp_path):

@@ -334,7 +334,7 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     dead = failed("new", 4, "store")
     new = [*fast[:4], *(RecordedRun(f"dead{n}", n, {}, run.run) for n, run in enumerate(dead))]
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))])
-    assert {contrast.outcome for contrast in compared.contrasts} == {"open"}
+    assert {contrast.outcome for contrast in compared.contrasts} == {"inconclusive"}
     assert all(contrast.ratio.low > 1.5 for contrast in compared.contrasts if contrast.measure.kind == "throughput")
     (warning,) = [warning for warning in compared.warnings if "the store failed" in warning.cause]
     assert "in 4 of 8 runs of new: dead0, dead1, dead2, dead3: node-0 ended" in warning.cause
@@ -346,7 +346,7 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     assert {contrast.outcome for contrast in worse.contrasts} == {"worse"}
     # The baseline's own crashes do not make its survivors better.
     turned = compare([Group("new", tuple(new)), Group("old", tuple(runs("old")))])
-    assert {contrast.outcome for contrast in turned.contrasts} == {"open"}
+    assert {contrast.outcome for contrast in turned.contrasts} == {"inconclusive"}
 
 
 def test_response_times_of_successes_do_not_win_where_more_requests_fail():
@@ -354,7 +354,7 @@ def test_response_times_of_successes_do_not_win_where_more_requests_fail():
     for run in new:
         change(run, response=replace(run.operations("mixed")["read"].response, p99=0.02))
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99", "p50"])
-    assert [contrast.outcome for contrast in compared.contrasts] == ["open", "alike"]
+    assert [contrast.outcome for contrast in compared.contrasts] == ["inconclusive", "alike"]
     assert "too many requests of new failed: this figure does not include them" in lead(compared)[0]
 
 
@@ -370,7 +370,7 @@ def test_one_run_without_the_failed_requests_is_enough_to_hide_a_percentile(shar
         new[-1].run.__dict__["summary"] = replace(new[-1].run.summary, phases=(replace(phase, operations=others),))
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], [kind])
     (contrast,) = [contrast for contrast in compared.contrasts if contrast.measure.operation == "read"]
-    assert (contrast.failed, contrast.blind, contrast.outcome) == ((0, 0), (False, True), "open")
+    assert (contrast.failed, contrast.blind, contrast.outcome) == ((0, 0), (False, True), "inconclusive")
     assert check_of(judge(new, bounds=[Bound(kind, 1.0)]), "read").standing == "undecided"
 
 
@@ -383,7 +383,7 @@ def test_runs_without_documents_do_not_make_the_others_better():
     new = stored(runs("new"), [0, 0, 2000, 2010, 2020, 1990])
     old = stored(runs("old"), [1000, 1010, 1020, 990, 1000, 1005])
     compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["documents"])
-    assert [contrast.outcome for contrast in compared.contrasts] == ["open"]
+    assert [contrast.outcome for contrast in compared.contrasts] == ["inconclusive"]
 
 
 def test_shares_of_failures_have_arithmetic_means_on_both_sides():
@@ -433,7 +433,7 @@ def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, reques
     old, new = slowest(runs("old"), 1.0, 20_000, 20.0), slowest(runs("new"), 3.0, requests, duration or 20.0)
     compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["max"])
     (contrast,) = compared.contrasts
-    assert contrast.outcome == "open"
+    assert contrast.outcome == "inconclusive"
     assert f"old has {words}, so its maximum may be too small" in sentence(contrast, compared)
     gate = judge(new, old, kinds=["max"])
     assert gate.standing == "undecided"
@@ -442,7 +442,7 @@ def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, reques
     assert equal.standing == "regression"
     # A short side that is equally slow, or slower, is decided only in one direction.
     turned = compare([Group("new", tuple(new)), Group("old", tuple(old))], ["max"])
-    assert turned.contrasts[0].outcome == "open"
+    assert turned.contrasts[0].outcome == "inconclusive"
     assert f"old has {words}" in sentence(turned.contrasts[0], turned)
     assert judge(old, new, kinds=["max"]).standing == "undecided"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+import loadframe as loadframe_library
 from commands import loadframe, result, within
 from simulated import Truth, write_experiment, write_run, write_variants
 
@@ -29,6 +30,16 @@ def test_json_has_every_contrast(results):
     assert [contrast["measure"] for contrast in document["contrasts"]] == ["throughput", "max"]
     assert document["contrasts"][0]["outcome"] == "worse"
     assert document["groups"][0] == {"group": "old", "runs": [f"r{n}" for n in range(5)], "left_out": []}
+
+
+def test_unknown_ends_of_intervals_are_null(results):
+    places = ("compare", results / "old/r0", results / "slow/r0")
+    for contrast in result(*places, "--measure", "throughput,p50")["contrasts"]:
+        ends = [(it["low"], it["high"]) for it in (contrast["ratio"], *contrast["means"])]
+        assert (contrast["outcome"], ends) == ("inconclusive", [(None, None)] * 3)
+    row = loadframe_library.compare(*places[1:], measures="throughput").contrasts.to_polars().row(0, named=True)
+    assert [row[name] for name in ("low", "high", "baseline_low", "group_high")] == [None] * 4
+    assert (row["group_mean"] / row["baseline_mean"], row["outcome"]) == (pytest.approx(row["ratio"]), "inconclusive")
 
 
 def test_a_single_experiment_is_split_by_its_treatments(tmp_path):

@@ -28,7 +28,7 @@ def compared(tmp_path_factory):
 def test_measures_that_are_decided_are_named_although_the_first_is_open(compared):
     first, *others = compared.contrasts
     assert {other.outcome for other in others} == {"worse"}
-    undecided = replace(compared, contrasts=(replace(first, outcome="open"), *others))
+    undecided = replace(compared, contrasts=(replace(first, outcome="inconclusive"), *others))
     one, other = lead(undecided)
     assert "inconclusive for a difference" in one
     assert other == "slow is worse than old in phase range_100 p50; phase range_100 p99 and phase range_100 max."
@@ -50,9 +50,11 @@ def test_runs_of_two_folders_with_the_same_names_are_named_by_their_folder(compa
 
 def test_better_and_worse_measures_stand_in_one_sentence_and_open_ones_in_none(compared):
     first, p50, p99, most = compared.contrasts
-    mixed = replace(compared, contrasts=(first, p50, replace(p99, outcome="better"), replace(most, outcome="open")))
+    mixed = replace(
+        compared, contrasts=(first, p50, replace(p99, outcome="better"), replace(most, outcome="inconclusive"))
+    )
     assert lead(mixed)[-1] == "slow is worse than old in phase range_100 p50, and better in phase range_100 p99."
-    open_ = replace(compared, contrasts=tuple(replace(c, outcome="open") for c in compared.contrasts))
+    open_ = replace(compared, contrasts=tuple(replace(c, outcome="inconclusive") for c in compared.contrasts))
     assert len(lead(open_)) == 1
 
 
@@ -71,7 +73,7 @@ def test_a_figure_without_an_interval_names_the_load_generator_as_the_reason(com
     bounds = Stretch(0.0, math.inf)
     limited = replace(
         first,
-        outcome="open",
+        outcome="inconclusive",
         means=(first.means[0], Estimate(first.means[1].value, 0.0, math.inf)),
         bounds=(EXACT, bounds),
         estimate=first.estimate.widened(bounds),
@@ -134,7 +136,9 @@ def test_a_wide_interval_does_not_hide_the_throughput_of_other_groups(compared):
 
 def test_an_inconclusive_contrast_gives_its_reason(compared):
     first = compared.contrasts[0]
-    wide = replace(first, outcome="open", estimate=replace(first.estimate, ratio=Estimate(1.0, 0.5, 2.0), bounds=EXACT))
+    wide = replace(
+        first, outcome="inconclusive", estimate=replace(first.estimate, ratio=Estimate(1.0, 0.5, 2.0), bounds=EXACT)
+    )
     assert "the interval includes no difference and one of 5 % or more" in open_reason(wide, 0.05)
     single = replace(wide, second=wide.second[:1])
     assert "a single run" in open_reason(single, 0.05)
@@ -160,7 +164,7 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
 
 def test_the_answer_counts_inconclusive_contrasts_and_limited_runs(compared):
     first, *others = compared.contrasts
-    mixed = replace(compared, contrasts=(replace(first, outcome="open"), *others))
+    mixed = replace(compared, contrasts=(replace(first, outcome="inconclusive"), *others))
     assert inconclusive_text(mixed) == "1 of 4 contrasts is inconclusive."
     unfolded = " ".join(" ".join(Page(comparison_page(mixed)).unfolded).split())
     assert "1 of 4 contrasts is inconclusive." in unfolded[: unfolded.index("Runs")]

@@ -137,9 +137,10 @@ class Comparison(Answer):
 
     @cached_property
     def contrasts(self) -> Table:
-        """A row for each measure and group: the ratio to the baseline with its interval, p and outcome.
+        """A row for each measure and group: the ratio to the baseline with its interval, p, outcome and both means.
 
-        Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `open` (undecided).
+        Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `inconclusive`. Unknown ends of
+        intervals are null.
         """
         rows = [
             {
@@ -150,9 +151,14 @@ class Comparison(Answer):
                 "baseline": it.baseline,
                 "treatment": dict(it.treatment),
                 "ratio": it.ratio.value,
-                **{name: it.ratio.as_dict()[name] for name in ("low", "high")},
+                **{name: it.measure.interval(it.ratio)[name] for name in ("low", "high")},
                 "p": it.p,
                 "outcome": it.outcome,
+                **{
+                    f"{side}_{name}": number
+                    for side, mean in zip(("baseline", "group"), it.means, strict=True)
+                    for name, number in zip(("mean", "low", "high"), it.measure.interval(mean).values(), strict=True)
+                },
             }
             for it in self._comparison.contrasts
         ]

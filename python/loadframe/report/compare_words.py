@@ -19,7 +19,7 @@ _MOST = 700.0
 #: Relative rounding error that a ratio may have.
 _ROUNDED = 0.05
 #: The words for outcomes in tables.
-OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "inconclusive"}
+OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "inconclusive": "inconclusive"}
 
 
 def quantity(value: float, measure: Measure) -> str:
@@ -120,7 +120,8 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         "better": f"{contrast.label} is better than {contrast.baseline} ({interval})",
         "worse": f"{contrast.label} is worse than {contrast.baseline} ({interval})",
         "alike": f"no difference of {least} or more ({interval})",
-        "open": f"inconclusive for a difference of {least} ({interval}): {open_reason(contrast, comparison.least)}",
+        "inconclusive": f"inconclusive for a difference of {least} ({interval}):"
+        f" {open_reason(contrast, comparison.least)}",
     }[contrast.outcome]
     return f"{figures}; {ending}{_survivors(contrast)}."
 
@@ -177,7 +178,7 @@ def open_reasons(comparison: Comparison) -> list[str]:
     """
     by_reason: dict[str, list[str]] = {}
     for contrast in comparison.contrasts:
-        if contrast.outcome == "open":
+        if contrast.outcome == "inconclusive":
             of_group = f" of {contrast.label}" if len(comparison.groups) > 2 else ""
             by_reason.setdefault(open_reason(contrast, comparison.least), []).append(f"{name(contrast)}{of_group}")
     return [f"inconclusive ({'; '.join(names)}): {reason}" for reason, names in by_reason.items()]
@@ -264,7 +265,7 @@ def warned_text(comparison: Comparison) -> str:
 def inconclusive_text(comparison: Comparison) -> str:
     """Return how many contrasts are inconclusive, as a sentence; empty if none."""
     contrasts = comparison.contrasts
-    open_ = sum(contrast.outcome == "open" for contrast in contrasts)
+    open_ = sum(contrast.outcome == "inconclusive" for contrast in contrasts)
     if not open_:
         return ""
     return f"{open_} of {counted(len(contrasts), 'contrast')} {'is' if open_ == 1 else 'are'} inconclusive."

@@ -199,7 +199,7 @@ def _confirmed(result: SettingsAt) -> str:
         "better": f"The best combination is {name}",
         "worse": f"{name} looked best, but was not confirmed",
         "alike": f"{name} looked best, but is no better",
-        "open": f"{name} looked best, but the confirmation is inconclusive",
+        "inconclusive": f"{name} looked best, but the confirmation is inconclusive",
     }
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (

@@ -122,7 +122,7 @@ LEAST = 0.05
 #: that the runs do not show it.
 SESSION_SPREAD = 0.05
 
-Outcome = Literal["better", "worse", "alike", "open"]
+Outcome = Literal["better", "worse", "alike", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Contrast:
 
     `ratio` is the group's geometric mean divided by the baseline's, adjusted for blocks and sessions. `p` is adjusted
     for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
-    least effect; `alike` has its whole interval within the least effect; `open` is undecided. `means` (with 95 %
+    least effect; `alike` has its whole interval within the least effect; `inconclusive` is all else. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
     failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0. `short` says
     which side's maxima are too small, and why; see `Measure.shorter`. `sides` are the compared runs.
@@ -191,9 +191,9 @@ class Contrast:
             "of_survivors": list(self.of_survivors),
             "short": list(self.short),
             "few_requests": self.few and vars(self.few),
-            "means": [mean.as_dict() for mean in self.means],
+            "means": [self.measure.interval(mean) for mean in self.means],
             "medians": list(self.medians),
-            "ratio": self.ratio.as_dict(),
+            "ratio": self.measure.interval(self.ratio),
             "design": self.estimate.design,
             "sessions": list(self.estimate.sessions),
             "degrees_of_freedom": self.estimate.freedom if isfinite(self.estimate.freedom) else None,
@@ -358,7 +358,7 @@ def _contrast(
     estimate: RatioEstimate,
     failed: tuple[int, int],
 ) -> Contrast:
-    """Return the contrast of the two groups in `sides`, baseline first, with an unadjusted p and an open outcome.
+    """Return the contrast of the two groups in `sides`, baseline first, with an unadjusted p, as inconclusive.
 
     `failed` counts the failed runs of each side, also of runs that the measure excludes.
     """
@@ -376,7 +376,7 @@ def _contrast(
         estimate=estimate,
         p=estimate.p,
         delta=cliffs_delta(values.first, values.second),
-        outcome="open",
+        outcome="inconclusive",
         failed=failed,
         blind=(zeros[0] or measure.is_blind(first.usable), zeros[1] or measure.is_blind(second.usable)),
         short=measure.shorter(first.usable, second.usable),
@@ -386,7 +386,7 @@ def _contrast(
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome, downgraded to open if failures on a side, or a longer side, could reverse it.
+    """Return the outcome, downgraded to inconclusive if failures on a side, or a longer side, could reverse it.
 
     With too few requests for a percentile, no group is better and none is alike.
     `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
@@ -395,7 +395,7 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
     baseline, group = (any(hidden) for hidden in zip(contrast.of_survivors, contrast.short, strict=True))
     group = group or contrast.few is not None
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
-        return "open"
+        return "inconclusive"
     return outcome
 
 
@@ -408,10 +408,10 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"
     if p >= level or abs(ratio.value - 1) < least:
-        return "open"
+        return "inconclusive"
     before, after = (mean.value for mean in contrast.means)
     if contrast.measure.kind == "errors" and (after > before) != (ratio.value > 1):
-        return "open"
+        return "inconclusive"
     return "better" if (ratio.value > 1) == (contrast.measure.better == "higher") else "worse"
 
 

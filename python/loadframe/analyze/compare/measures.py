@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
 from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
@@ -206,6 +207,14 @@ class Measure:
             for name, operation in operations.items()
             if (not operation.of_several if self.operation is None else name == self.operation)
         ]
+
+    def interval(self, estimate: Estimate) -> dict[str, float | None]:
+        """Return an estimate of values or of their ratio as `value`, `low` and `high`; an unknown end is null.
+
+        No time, rate or ratio is 0, so a low end of 0 is unknown, except for shares of errors.
+        """
+        document = estimate.as_dict()
+        return document | {"low": None} if estimate.low <= 0 and self.kind != "errors" else document
 
     def as_dict(self) -> dict[str, Any]:
         """Return `measure` (the kind), `phase`, `operation` and `unit` for JSON."""

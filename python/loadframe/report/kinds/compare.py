@@ -28,7 +28,7 @@ from loadframe.report.setup import manifest_facts, stores_of
 from loadframe.report.tables import Cell, Number, Sections, Table, estimate_cell, p_cell, runs_view
 from loadframe.report.terminal_table import TerminalTable
 
-_TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
+_TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "inconclusive": ""}
 _DELTA = "Cliff's delta"
 #: Marks of results in the plot of effects. Groups have other colors and symbols. Color-blind readers can tell indigo
 #: from dark red. Results without a difference are grey.
@@ -36,7 +36,7 @@ RESULT_MARKS = {
     "better": Mark("#332288", "plus", 11),
     "worse": Mark("#8B1A1A", "x", 9),
     "alike": Mark(MUTED, "bar", 11),
-    "open": Mark("#555555", "pentagon", 10, hollow=True),
+    "inconclusive": Mark("#555555", "pentagon", 10, hollow=True),
 }
 #: The number of drawn effects.
 _EFFECTS = 40
@@ -260,7 +260,7 @@ def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
 
     An inconclusive result has its reason in small type.
     """
-    reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
+    reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "inconclusive" else ""
     return [
         Cell(compare_words.name(contrast)),
         *([Cell(contrast.label)] if _names_groups(comparison) else []),
@@ -272,7 +272,7 @@ def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
     ]
 
 
-_TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}
+_TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "inconclusive": "yellow"}
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None, *, limited: bool = True) -> None:
