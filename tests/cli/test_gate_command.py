@@ -36,12 +36,14 @@ def test_the_exit_status_gives_the_outcome(results, tmp_path, new, status, words
 
 def test_the_terminal_shows_the_means_of_both_sides_as_the_markdown_does(results, tmp_path):
     file = tmp_path / "g.md"
-    _, said, _ = within("gate", results / "slow", "--baseline", results / "old", "--markdown", file)
+    _, said, _ = within("gate", results / "slow", "--baseline", results / "old", "--markdown", file,
+                        "--junit", tmp_path / "g.xml")  # fmt: skip
     row = next(line for line in file.read_text().splitlines() if "throughput" in line)
     before, now = (cell.strip() for cell in row.split("|")[3:5])
     assert before != now
     # 80 columns are too few for one line.
     assert f"{before} → {now}: " in said
+    assert f"{before} → {now}: " in (tmp_path / "g.xml").read_text()
     assert max(map(len, said.splitlines())) <= 80
 
 

@@ -54,13 +54,14 @@ def junit(gate: Gate) -> str:
         errors=str(sum(check.standing == "undecided" for check in gate.checks) + _nothing_else_says(gate)),
     )
     for check in gate.checks:
+        why = ": ".join(filter(None, (_means_text(check), check.why)))
         case = ET.SubElement(suite, "testcase", classname=f"loadframe.{check.measure.phase}", name=_name(check))
         if check.standing == "regression":
-            ET.SubElement(case, "failure", message=check.why, type="regression")
+            ET.SubElement(case, "failure", message=why, type="regression")
         elif check.standing == "undecided":
-            ET.SubElement(case, "error", message=check.why, type="undecided")
+            ET.SubElement(case, "error", message=why, type="undecided")
         else:
-            ET.SubElement(case, "system-out").text = check.why
+            ET.SubElement(case, "system-out").text = why
     if _nothing_else_says(gate):
         case = ET.SubElement(suite, "testcase", classname="loadframe", name="everything was measured")
         ET.SubElement(case, "error", message=headline(gate), type="undecided")
@@ -128,6 +129,11 @@ def _means(check: Check) -> tuple[str, str]:
     return before, now
 
 
+def _means_text(check: Check) -> str:
+    """Return both groups' means as `before → now`; empty without a contrast."""
+    return " → ".join(filter(None, _means(check)))
+
+
 _GAP = 2
 _TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}
 
@@ -148,7 +154,7 @@ def _print_checks(gate: Gate, console: Console) -> None:
     for check in gate.checks:
         at = treatment_text(check.treatment)
         standing = Text(STANDINGS[check.standing], style=_TONES[check.standing])
-        means = Text(" → ".join(filter(None, _means(check))))
+        means = Text(_means_text(check))
         rows.append((standing, Text(f"{check.words}{f', {at}' if at else ''}"), means, Text(check.why)))
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
