@@ -5,6 +5,7 @@ import math
 import pytest
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.base.units import format_changes
 from loadframe.report.csv_table import csv_table
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.tables import Cell, Table, estimate_cell
@@ -17,7 +18,7 @@ from loadframe.report.tables import Cell, Table, estimate_cell
         (Estimate(1460.2, 1431.7, 1498.8), "1,460 [1,430, 1,500]"),
         (Estimate(0.056139, 0.04739, 0.06489), "0.056 [0.047, 0.065]"),
         (Estimate(0.00163, 0.00079, 0.00246), "0.0016 [0.0008, 0.0025]"),
-        (Estimate(1.7e-6, 0, 2.8e-4), "2e-06 [0, 0.00028]"),
+        (Estimate(1.7e-6, 0, 2.8e-4), "1.7e-06 [0, 0.00028]"),
         (Estimate(511.0, 21.0, 912.0), "500 [20, 900]"),
         (Estimate(24.4, 18.3, math.inf), "24.4 [18.3, ∞]"),
         (Estimate(1.0, 1.0, 1.0), "1"),
@@ -27,6 +28,29 @@ from loadframe.report.tables import Cell, Table, estimate_cell
 )
 def test_the_interval_decides_on_the_digits(estimate, text):
     assert estimate_text(estimate) == text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(8.0, 1.197, 50.0), "8 [1.2, 50]"),
+        (Estimate(1.02, 1.0004, 1.9), "1.020 [1.0004, 1.9]"),
+        (Estimate(0.97, 0.3, 0.9996), "0.970 [0.30, 0.9996]"),
+        (Estimate(4.0, 0.6, 7.4), "4 [0.6, 7]"),
+        (Estimate(1.0038, 1.0031, math.inf), "1.004 [1.003, ∞]"),
+        (Estimate(2.5, 1.0, 30.0), "2.5 [1.0, 30]"),
+    ],
+)
+def test_no_end_of_a_skewed_interval_reads_no_effect(estimate, text):
+    assert estimate_text(estimate) == text
+
+
+def test_no_share_near_all_reads_all():
+    assert percent_text(Estimate(0.95, 0.9, 0.9996)) == "95 % [90, 99.96]"
+
+
+def test_no_end_of_a_change_reads_zero():
+    assert format_changes(-0.0003, 0.02) == "[-0.03 %, +2.0 %]"
 
 
 def test_an_end_that_runs_leave_open_is_unknown_and_empty_in_csv():

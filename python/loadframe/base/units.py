@@ -206,6 +206,11 @@ def format_change(change: float, more: int = 0) -> str:
     return f"{100 * change:+,.{decimals}f} %"
 
 
+def format_changes(low: float, high: float) -> str:
+    """Write the interval of a relative change: `[-1.2 %, +3.1 %]`. An end that is not 0 does not read 0."""
+    return f"[{written_apart(low, 0, format_change)}, {written_apart(high, 0, format_change)}]"
+
+
 #: Maximum number of digits that `written_apart` adds.
 _MOST_MORE = 6
 

@@ -17,7 +17,7 @@ from loadframe.report.tables import Cell, Number
 #: Largest argument of exp() without overflow.
 _MOST = 700.0
 #: Relative rounding error that a ratio may have.
-_ROUNDED = 0.05
+_ROUNDED = 0.02
 #: The words for outcomes in tables.
 OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "inconclusive": "inconclusive"}
 
@@ -93,7 +93,7 @@ def ratio_text(contrast: Contrast) -> str:
     value, _, interval = measured_text(ratio).partition(" [")
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
-        value = f"{ratio.value:.2g}"
+        value = f"{ratio.value:.3g}"
     if not interval:
         return value
     low, _, rest = interval.partition(", ")

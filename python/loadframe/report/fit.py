@@ -9,7 +9,7 @@ from rich.text import Text
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.base.units import format_change, format_count
+from loadframe.base.units import format_change, format_changes, format_count
 from loadframe.report.numbers import estimate_text, percent_text, round_to
 
 #: Displayed names of the models.
@@ -115,7 +115,7 @@ def _fall(fit: ScalabilityFit) -> str:
     if fit.ceiling is None:
         return ""
     change, ends = fit.ceiling.change, f"from {format_count(fit.ceiling.first)} to {format_count(fit.ceiling.last)}"
-    interval = f"[{format_change(change.low)}, {format_change(change.high)}]"
+    interval = format_changes(change.low, change.high)
     return f": it changes by {format_change(change.value)} {interval} {ends} {fit.over}"
 
 

@@ -8,17 +8,18 @@ from loadframe.base.units import format_count, format_duration
 from loadframe.report.labels import UNKNOWN
 
 _MOST_DECIMALS = 5
+#: Most significant digits of an end that differs from 1.
+_MOST_DIGITS = 8
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; an infinite end is `∞` or `-∞`.
+    """Write `24 [18, 31]`, rounded by the width of the interval; an infinite end is `∞` or `-∞`.
 
     Write only the value, without brackets, if both ends equal it.
     """
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
-    value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())
-    return f"{value} [{low}, {high}]"
+    return f"{round_to(estimate.value, _resolutions(estimate)[0])} {_interval(estimate)}"
 
 
 def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
@@ -63,10 +64,13 @@ def rate_text(rate: float, unit: str) -> str:
     return f"{format_count(rate)} {unit}" if math.isfinite(rate) else "–"
 
 
-def interval_text(estimate: Estimate) -> str:
-    """Write only the interval of an estimate, rounded by its width: `[18.3, 31.0]`."""
-    low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))
-    return f"[{low}, {high}]"
+def _interval(estimate: Estimate, one: float = 1.0) -> str:
+    """Write only the interval of an estimate, rounded by its width: `[18, 31]`.
+
+    No end reads `one`, the value of a ratio without an effect, unless it has that value.
+    """
+    _, low, high = _resolutions(estimate)
+    return f"[{_end_text(estimate.low, low, one)}, {_end_text(estimate.high, high, one)}]"
 
 
 def p_text(p: float) -> str:
@@ -106,12 +110,36 @@ def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
     if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
         return f"{format_count(scaled.value)} %{limit_text(bounds)}"
-    return f"{round_to(scaled.value, _resolution(scaled))} % {_finite(interval_text(scaled))}"
+    return f"{round_to(scaled.value, _resolutions(scaled)[0])} % {_finite(_interval(scaled, 100))}"
 
 
-def _resolution(estimate: Estimate) -> float:
-    """Return the half-width of the interval, in its unit; if it is open, a thirtieth of its largest finite number."""
-    if estimate.is_finite:
-        return (estimate.high - estimate.low) / 2
-    ends = (estimate.value, estimate.low, estimate.high)
-    return max(abs(number) for number in ends if math.isfinite(number)) / 30
+#: Intervals with a larger ratio of the distances of their ends from the value are rounded end by end.
+_SKEWED = 2.0
+
+
+def _resolutions(estimate: Estimate) -> tuple[float, float, float]:
+    """Return the resolutions of the value, the low and the high end, in their unit.
+
+    They are the half-width of the interval; if it is open, a thirtieth of its largest finite number. In a skewed
+    interval, an end near the value, or near 0, has a finer one: rounded by the width, 1.2 would be 1.
+    """
+    below, above = estimate.value - estimate.low, estimate.high - estimate.value
+    if not estimate.is_finite:
+        ends = (estimate.value, estimate.low, estimate.high)
+        largest = max(abs(number) for number in ends if math.isfinite(number))
+        return (min([largest / 30, *(distance for distance in (below, above) if distance > 0)]),) * 3
+    half = (estimate.high - estimate.low) / 2
+    nearer = min(below, above)
+    if nearer <= 0 or max(below, above) <= _SKEWED * nearer:
+        return half, half, half
+    low = min(half, below, abs(estimate.low) or half)
+    return min(half, nearer), low, min(half, above)
+
+
+def _end_text(end: float, resolution: float, one: float) -> str:
+    """Write an end of an interval as `round_to`, with more digits if it would otherwise read `one`, no effect."""
+    text, digits = round_to(end, resolution), 2
+    while math.isfinite(end) and end != one and float(text.replace(",", "")) == one and digits < _MOST_DIGITS:
+        digits += 1
+        text = f"{end:.{digits}g}"
+    return text

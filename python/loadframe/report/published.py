@@ -7,7 +7,15 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside, Place
 from loadframe.analyze.rates import RATES
-from loadframe.base.units import counted, format_change, format_count, format_duration, format_share, short_names
+from loadframe.base.units import (
+    counted,
+    format_change,
+    format_changes,
+    format_count,
+    format_duration,
+    format_share,
+    short_names,
+)
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
@@ -329,7 +337,7 @@ def _change(measured: MeasuredBeside | None) -> str:
     text = format_change(measured.change.value)
     if not measured.change.is_finite or measured.change.low == measured.change.high:
         return text
-    return f"{text} [{format_change(measured.change.low)}, {format_change(measured.change.high)}]"
+    return f"{text} {format_changes(measured.change.low, measured.change.high)}"
 
 
 def _color(index: int) -> str:

@@ -404,7 +404,7 @@ def _span(question: Question) -> str:
     """Return the worsening in words with its interval and p; ends that the figures' bounds leave open are `unknown`."""
     value, low, high = question.worse_by()
     unknown_low, unknown_high = question.open_ends
-    least = UNKNOWN if unknown_low else format_change(low)
+    least = UNKNOWN if unknown_low else written_apart(low, 0, format_change)
     most = UNKNOWN if unknown_high else written_apart(high, question.catch, format_change)
     return f"{_worse(value, question.least)} [{least}, {most}], p = {question.p:.2g}"
 
