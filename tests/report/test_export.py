@@ -17,7 +17,7 @@ from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
-from loadframe.record.schema.manifest import RecordedStore
+from loadframe.record.schema.manifest import RecordedStore, RecordedWorkload
 from loadframe.report.csv_table import csv_table
 from loadframe.report.export import _plots, _tables, bibliography
 from loadframe.report.kinds import read_report
@@ -495,6 +495,15 @@ def test_versions_with_braces_leave_entries_of_bibtex_whole():
             assert depth >= 0
         assert depth == 0
     assert r"open\textbraceleft{}search" in text
+
+
+def test_only_the_workload_ycsb_cites_its_paper():
+    of_ycsb, of_other = (Manifest(FORMAT, workload=RecordedWorkload(name=name)) for name in ("ycsb", "nyc_taxis"))
+    text = bibliography([of_other, of_ycsb, of_ycsb])
+    assert text.count("doi = {10.1145/1807128.1807152}") == 1
+    assert "author = {Cooper, Brian F." in text
+    assert text.count("{") == text.count("}")
+    assert "@inproceedings" not in bibliography([of_other])
 
 
 def test_latex_rows_survive_line_breaks_brackets_and_commands():

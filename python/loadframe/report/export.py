@@ -61,6 +61,17 @@ _POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
 _FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
+#: The paper that defines the workload `ycsb`.
+_YCSB = r"""@inproceedings{ycsb,
+  author = {Cooper, Brian F. and Silberstein, Adam and Tam, Erwin and Ramakrishnan, Raghu and Sears, Russell},
+  title = {{Benchmarking cloud serving systems with {YCSB}}},
+  booktitle = {Proceedings of the 1st {ACM} Symposium on Cloud Computing},
+  year = {2010},
+  pages = {143--154},
+  doi = {10.1145/1807128.1807152},
+  url = {https://doi.org/10.1145/1807128.1807152}
+}
+"""
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -126,7 +137,7 @@ def _listed(names: Iterable[str]) -> str:
 def bibliography(manifests: Sequence[Manifest]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
 
-    The day comes from the first of `manifests` with this version.
+    The day comes from the first of `manifests` with this version. The workload `ycsb` adds its paper.
     """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -148,6 +159,7 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
         lines = [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
+    texts += [_YCSB] if any(manifest.workload.name == "ycsb" for manifest in manifests) else []
     return "\n".join(texts)
 
 
