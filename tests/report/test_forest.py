@@ -51,7 +51,7 @@ def test_the_axis_is_logarithmic_if_the_ratios_span_more_than_4():
 def test_the_line_at_1_is_within_the_axis():
     for figure in (drawn(effect(2.0, 2.1, 2.2)), drawn(effect(0.1, 0.2, 0.3), logarithmic=True)):
         (rule,) = figure.rules
-        assert (rule.at, rule.over) == (1, "x")
+        assert (rule.at, rule.over, rule.color) == (1, "x", INK)
         assert figure.x.range[0] < 1 < figure.x.range[1]
 
 

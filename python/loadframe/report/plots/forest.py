@@ -8,7 +8,6 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.report.plot import (
     COLORS,
     INK,
-    MUTED,
     SYMBOLS,
     Axis,
     Figure,
@@ -91,7 +90,7 @@ def forest(
         [Panel(Axis("", range=(0.6 - len(shown), 0.6), ticks=ticks, grid=False))],
         traces,
         caption + _arrows_text(traces),
-        rules=[Rule(1, color=MUTED)],
+        rules=[Rule(1)],
         height=90 + len(shown) * max(_LINE * lines + 8, 26),
     )
 
