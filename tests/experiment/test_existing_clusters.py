@@ -310,12 +310,17 @@ def test_the_users_own_collection_is_used_and_kept(server, write, tmp_path):
             "CREATE TABLE things AS SELECT i::text AS id, '{}'::jsonb AS document FROM generate_series(1, 200) i",
             "loadframe",
         )
+        server.ask("ALTER TABLE things ADD PRIMARY KEY (id)", "loadframe")
     before = server.foreign()
     text = "kind: scale\nfactors: {clients: [1, 2]}\n"
     witness = Witness()
     runs = carry_out(write(server, text, ", data: reuse"), witness)
     assert [run.raw_manifest["store"]["documents"] for run in runs] == [{"things": 200}] * 2
     assert "phase fill" not in witness.heard
+    warmed = Witness()
+    carry_out(write(server, f"{text}prepare: [fill, look]\nmeasure: look\n", ", data: reuse", "warmed"), warmed)
+    assert "phase fill" not in warmed.heard
+    assert warmed.heard.count("phase look") == len(runs) + 1, "once before the two runs"
     assert server.foreign() == before
     # The names of the workload would collide with it.
     done = loadframe("run", write(server, text, ", prefix: none"), "--output", tmp_path / "refused")

@@ -214,6 +214,25 @@ def test_a_named_cluster_is_filled_once_and_started_with_other_numbers_of_nodes(
             Cluster.load("docs").stop()
 
 
+def test_each_number_of_nodes_is_warmed_once_although_the_data_are_kept(ring, write):
+    store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}", "data": "keep"}
+    witness = Witness()
+    text = """\
+    kind: capacity
+    prepare: [fill, look]
+    measure: look
+    slo: {response: 5s}
+    search: {start: 50, most: 100, precision: 50%}
+    factors: {nodes: [1, 2]}
+    duration: 100ms
+    """
+    runs = carry_out(write(json.dumps(store), text), witness)
+    assert {run.raw_manifest["store"]["nodes"] for run in runs} == {1, 2}
+    assert witness.heard.count("phase fill") == 1
+    # `look` warms the store before the first trial of each search.
+    assert witness.heard.count("phase look") == len(runs) + 2
+
+
 @pytest.mark.parametrize("running", [True, False])
 def test_recorded_answers_are_not_repeated_for_a_cluster_with_other_nodes(write, tmp_path, running):
     with Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True}, name="grown")) as cluster:

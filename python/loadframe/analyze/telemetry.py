@@ -45,7 +45,7 @@ FRESH_NODE = Rule(
     "fresh_node",
     "with {nodes:nodes} the youngest node had run for {young:duration} and the oldest for {old:duration} when the"
     " measurement began: a node on a JVM gets faster for minutes, so the figures may be too low",
-    "set a longer warmup, such as 5m, or load the new node before its runs, in a phase of prepare",
+    "load the new node for 5 minutes before its runs, in a phase of prepare, or set a longer warmup",
 )
 
 

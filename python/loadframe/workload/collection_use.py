@@ -93,6 +93,14 @@ def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
     return any(not _only_reads(form) for phase in phases for form in phase.operations.values())
 
 
+def warms(phase: ResolvedPhase) -> bool:
+    """Return whether a phase that an experiment prepares with only warms the store.
+
+    It has neither `prepares: true` nor checks at the end, and its requests only read.
+    """
+    return not (phase.prepares or phase.finishes) and not changes_data([phase])
+
+
 def may_change_number(form: Mapping[str, Any]) -> bool:
     """Return whether a request may add or remove documents. True also for unknown requests."""
     return not any(kind in form for kind in _KEEPING) and not _only_reads(form)

@@ -27,7 +27,10 @@ _REACH = 2
 #: remedy.
 _DOUBTS = {
     "less_on_more_nodes": ("larger clusters sustained less than smaller ones", "find the cause (see the warnings)"),
-    "fresh_node": ("new nodes were still cold, so the figures may be too low", "set a longer warmup, such as 5m"),
+    "fresh_node": (
+        "new nodes were still cold, so the figures may be too low",
+        "load them first, in a phase of prepare",
+    ),
 }
 #: A sentence names fewer numbers of nodes than this one by one.
 _LISTED = 4

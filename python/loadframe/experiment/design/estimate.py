@@ -100,8 +100,11 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level]) -> fl
 
     workload = experiment.workload_at(treatment)
     phases = {phase.name: phase for phase in workload.file.phases}
+    reuse = experiment.file.store.data == "reuse"
     prepared = (
-        phase_length(workload, phases[name], experiment.measured_rates.get(name)) for name in experiment.prepared
+        phase_length(workload, phases[name], experiment.measured_rates.get(name))
+        for name in experiment.prepared
+        if not (reuse and phases[name].prepares)
     )
     start = 0.0
     if not experiment.exists:

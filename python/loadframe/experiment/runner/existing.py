@@ -40,7 +40,7 @@ from loadframe.experiment.runner.ledger import (
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import Session
-from loadframe.workload.collection_use import changes_data
+from loadframe.workload.collection_use import changes_data, warms
 
 #: Value of `store.prefix` for names as in the workload.
 NO_PREFIX = "none"
@@ -214,7 +214,7 @@ class ExistingClusters:
                 return
         self._listener.remark(
             f"a node of {cluster.store.kind} gets faster for minutes after its start, and the start times of its nodes"
-            " cannot be observed: set a warmup that is long enough for nodes that scale_command starts"
+            " cannot be observed: load nodes that scale_command starts before their runs, in a phase of prepare"
         )
 
     def check_load(self, design: Design) -> None:
@@ -224,7 +224,9 @@ class ExistingClusters:
             cluster, experiment = self._live(self._key(first.treatment)), self.adapted(self._experiment, first)
             try:
                 workload = experiment.resolve(first.treatment, cluster.store.family, self._listener.step)
-                phases = workload.preparing(experiment.prepared) if experiment.file.store.data != "reuse" else []
+                phases = workload.preparing(experiment.prepared)
+                if experiment.file.store.data == "reuse":
+                    phases = [phase for phase in phases if warms(phase)]
                 phases += experiment.kind.phases(experiment, workload, first.treatment)
                 generator = experiment.generator(first.treatment)
                 return check_load(phases, cluster.store.driver, cluster.target(), generator, cluster.size, cluster.spec)
@@ -261,23 +263,28 @@ class ExistingClusters:
         """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
         With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
-        that they exist. LoadframeError if it fails.
+        that they exist. Then only the warming phases run, because nodes may have started. LoadframeError if it fails.
         """
         target = self._targets[self._key(run.treatment)]
+        phases = session.workload.preparing(self._experiment.prepared)
+        wanted = None
         if self._experiment.file.store.data == "reuse":
             target.require_collections(session)
-            return
-        wanted = self._fingerprint(stage.experiment, run.treatment, stage.cluster)
-        if target.changes.data == wanted and self._experiment.file.fills_once and target.intact(session):
-            self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
-            return
-        target.drop(self._listener)
-        target.create(session)
+            phases = [phase for phase in phases if warms(phase)]
+        else:
+            wanted = self._fingerprint(stage.experiment, run.treatment, stage.cluster)
+            if target.changes.data == wanted and self._experiment.file.fills_once and target.intact(session):
+                self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
+                phases, wanted = [phase for phase in phases if warms(phase)], None
+            else:
+                target.drop(self._listener)
+                target.create(session)
         with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
-            session.prepare(session.workload.preparing(self._experiment.prepared), Path(scratch))
-        target.changes.documents = count_documents(session)
-        target.changes.data = wanted
-        target.ledger.write()
+            session.prepare(phases, Path(scratch))
+        if wanted is not None:
+            target.changes.documents = count_documents(session)
+            target.changes.data = wanted
+            target.ledger.write()
 
     def count(self, run: PlannedRun, session: Session) -> None:
         """Count the documents before a run, and store the counts in the cluster's `observed`, for the run's manifest.
@@ -504,7 +511,7 @@ class ExistingClusters:
         phases = workload.preparing(experiment.prepared)
         described = {
             "collections": dict(workload.collections),
-            "phases": [phase.describe() for phase in phases],
+            "phases": [phase.describe() for phase in phases if not warms(phase)],
             "corpora": workload.describe()["corpora"],
             "seed": experiment.seed,
         }

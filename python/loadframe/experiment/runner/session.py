@@ -58,7 +58,7 @@ from loadframe.observe import (
 )
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
-from loadframe.workload.collection_use import may_change_number, without_prefix
+from loadframe.workload.collection_use import may_change_number, warms, without_prefix
 
 #: Operations that tidy a collection's files or show new documents, and leave the documents alone.
 _TIDYING = {"force_merge", "flush", "refresh"}
@@ -155,9 +155,10 @@ class Session:
         return DroppedData(documents, f"{kind} {version}", self.cluster.addresses)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
-        """Run the phases that fill the store, without a run; LoadframeError if a request fails or data is lost.
+        """Run phases that fill or warm the store, without a run; LoadframeError if requests fail or data is lost.
 
-        The engine writes its files to `folder`. KeyboardInterrupt if an interrupt ends a phase.
+        In a phase that only warms, one success of each operation suffices. The engine writes its files to `folder`.
+        KeyboardInterrupt if an interrupt ends a phase.
         """
         for phase in phases:
             self._await_ready(phase)
@@ -382,6 +383,9 @@ class Session:
             if errors and _is_refused(phase.operations[name], errors):
                 self._refused.append(f"effect of {name}: the service refused it{words}")
                 self.listener.remark(f"{name} had no effect: the service refused it{words}")
+            elif warms(phase) and operation["successes"] + warmup["successes"]:
+                # The data is complete, and the runs judge their own failures.
+                self.listener.remark(f"phase {phase.name}: {counted(failed, 'request')} of {name} failed{words}")
             else:
                 return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
