@@ -370,6 +370,34 @@ def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
     assert "hroughput" not in words
 
 
+def test_medians_of_response_times_contain_only_known_values_and_say_so(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1,), clients=(8,), repetitions=3)
+    (whole,) = read_sweep(path).curves
+    assert "3 runs" not in scale_words.lead(whole)
+    for run in ("b2-nodes1-clients8", "b3-nodes1-clients8"):
+        file = path / "runs" / run / "summary.json"
+        summary = json.loads(file.read_text())
+        for figure in summary["verdict"]["figures"]:
+            if figure["figure"] == "response":
+                figure["state"] = "unknown"
+        file.write_text(json.dumps(summary))
+    (curves,) = read_sweep(path).curves
+    (treatment,) = curves.treatments
+    assert len(treatment.points) == 3
+    assert treatment.timed == 1
+    assert treatment.response_p99 == whole.points[0].response_p99
+    _, [row] = scale_words.treatment_rows(curves)
+    assert [row[column].small for column in (4, 5)] == ["1 of 3 runs", "1 of 3 runs"]
+    assert scale_words.lead(curves).count("(1 of 3 runs)") == 2
+
+
+def test_a_p99_of_few_requests_has_a_warning(tmp_path):
+    few = read_sweep(write_experiment(tmp_path / "few", Truth(rate=50.0, seconds=2), nodes=(1,), clients=(8,)))
+    (warning,) = [it for it in few.curves[0].warnings if it.rule is warnings.FEW_REQUESTS]
+    assert warning.figures["count"] < warning.figures["needed"] == 1000
+    assert "requests of range_100; p99 needs 1,000" in warning.cause
+
+
 def test_the_interval_of_p99_holds_the_truth_though_it_varies_far_more_near_the_capacity(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2, 4, 8), clients=(8,))
     (curves,) = read_sweep(path).curves

@@ -12,7 +12,7 @@ from loadframe.base.units import counted, format_count, format_nodes, format_sha
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.report.tables import Cell, bounded_seconds_cell, count_cell, estimate_cell
+from loadframe.report.tables import Cell, count_cell, estimate_cell, time_cells, timed_text
 
 _ENOUGH_SIZES = 6
 #: Corrections below this share of the throughput are not mentioned.
@@ -69,12 +69,10 @@ def _offered(curves: PhaseCurves) -> str:
         words += f"{start} was not achieved{_at(missed)}{_throughputs(missed, curves)}"
     chosen = curves.sized or curves.best
     first, last = chosen[0], chosen[-1]
+    ends = (first, last) if first is not last else (first,)
     times = [
-        f"{name} {_time_text(*ends[0])}" + (f" to {_time_text(*ends[1])}" if first is not last else "")
-        for name, ends in (
-            ("p50", [(at.response_p50, at.response_p50_low) for at in (first, last)]),
-            ("p99", [(at.response_p99, at.response_p99_low) for at in (first, last)]),
-        )
+        f"p50 {' to '.join(_time_text(at.response_p50, at.response_p50_low, timed_text(at)) for at in ends)}",
+        f"p99 {' to '.join(_time_text(at.response_p99, at.response_p99_low, timed_text(at)) for at in ends)}",
     ]
     span = f" from {first.nodes} to {format_nodes(last.nodes or 0)}" if first is not last else ""
     words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
@@ -119,12 +117,14 @@ def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
     return f" ({' to '.join(ends)} {curves.rate.unit})"
 
 
-def _time_text(value: float | None, low: float | None) -> str:
+def _time_text(value: float | None, low: float | None, some: str) -> str:
     """Write the response time `value`, s; a dash for None.
 
     Write `at most ...` if the load generator's delays leave it open down to a smaller `low`, s; None: no bound.
+    `some` names the runs that have it, such as `1 of 3 runs`; empty if all have.
     """
-    return f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
+    text = f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
+    return f"{text} ({some})" if some else text
 
 
 def limits(curves: PhaseCurves) -> list[str]:
@@ -189,8 +189,7 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell
             count_cell(at.clients) if at.clients else Cell(""),
             count_cell(len(at.points)),
             estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
-            bounded_seconds_cell(at.response_p50, at.response_p50_low),
-            bounded_seconds_cell(at.response_p99, at.response_p99_low),
+            *time_cells(at),
             _figures_cell(at),
         ]
         for at in curves.treatments

@@ -9,6 +9,7 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.percentiles import Percentile
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
+from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.telemetry import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.verdict import rules
 from loadframe.base.units import counted, format_change, format_count, format_duration, share_beside, short_names
@@ -116,6 +117,27 @@ def bounded_seconds_cell(value: float | None, low: float | None) -> Cell:
     return seconds_cell(value, text, ends=(low or None, value))
 
 
+def time_cells(treatment: Treatment) -> tuple[Cell, Cell]:
+    """Return the cells of a treatment's p50 and p99, which name the number of runs if not all runs have them."""
+    some = timed_text(treatment)
+    p50, p99 = (
+        bounded_seconds_cell(treatment.response_p50, treatment.response_p50_low),
+        bounded_seconds_cell(treatment.response_p99, treatment.response_p99_low),
+    )
+    return with_small(p50, some), with_small(p99, some)
+
+
+def timed_text(treatment: Treatment) -> str:
+    """Write how many of a treatment's runs have response times: `1 of 3 runs`; empty if all or none have."""
+    runs = len(treatment.points)
+    return f"{treatment.timed} of {counted(runs, 'run')}" if 0 < treatment.timed < runs else ""
+
+
+def with_small(cell: Cell, more: str) -> Cell:
+    """Return the cell with `more`, which may be empty, added to its small text."""
+    return replace(cell, small="; ".join(filter(None, (cell.small, more))))
+
+
 def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
     """Return a cell for a share of one as a percentage with `digits` decimals; a dash for None.
 
@@ -181,8 +203,7 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
                 estimate_cell(measured_text(treatment.throughput, treatment.stretch), treatment.throughput),
                 estimate_cell(measured_text(row.speedup, bounds), row.speedup),
                 estimate_cell(percent_text(row.efficiency, bounds), row.efficiency, "%"),
-                bounded_seconds_cell(treatment.response_p50, treatment.response_p50_low),
-                bounded_seconds_cell(treatment.response_p99, treatment.response_p99_low),
+                *time_cells(treatment),
                 Cell(
                     "–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}",
                     number=Number(treatment.parallelism),

@@ -69,6 +69,7 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
         "throughput": treatment.throughput.as_dict(),
         "offered": treatment.offered,
         "failed_share": max(point.failed_share for point in treatment.points),
+        "timed": treatment.timed,
         "response_p50": treatment.response_p50,
         "response_p99": treatment.response_p99,
         "response_p50_low": treatment.response_p50_low,

@@ -23,13 +23,12 @@ from loadframe.analyze.figures import EXACT, State, Stretch, codes_about, failed
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sessions import blocks_of
 from loadframe.analyze.verdict.rules import NOT_ACHIEVED
-from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import PhaseSummary
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success).
+    """One run at one size: throughput in 1/s, response times in s of its main operation (None if unknown).
 
     Throughput counts requests or documents; `per_request` is the throughput's unit count per request.
     """
@@ -126,6 +125,11 @@ class Treatment:
         return all(point.offered for point in self.points)
 
     @property
+    def timed(self) -> int:
+        """The number of its runs with known response times: the others do not enter the medians."""
+        return sum(point.response_p50 is not None for point in self.points)
+
+    @property
     def expected(self) -> list[float]:
         """The throughputs of its runs, 1/s, corrected for the selection of the treatment."""
         return [point.throughput * self.without_luck for point in self.points]
@@ -145,27 +149,25 @@ def points(
         entry = run.phase(phase)
         if entry is None:
             continue
-        main = entry.operations.get(operation or "")
-        response = main.response if main else Latency()
         throughput = run.figure(phase, rate.name)
-        times = [run.figure(phase, "response", operation, name) for name in ("p50", "p99")]
+        p50, p99, mean = (run.figure(phase, "response", operation, name) for name in ("p50", "p99", "mean"))
         points.append(
             Point(
                 run=run.id,
                 nodes=run.nodes,
                 clients=run.clients(phase),
                 throughput=rate.of(entry),
-                response_p50=response.p50,
-                response_p99=response.p99,
-                response_mean=response.mean,
+                response_p50=p50.value if p50.counts else None,
+                response_p99=p99.value if p99.counts else None,
+                response_mean=mean.value if mean.counts else None,
                 usable=run.sound and throughput.counts,
                 block=block,
                 per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
                 stretch=stretch_of([throughput]),
-                response_p50_low=times[0].low if times[0].counts else None,
-                response_p99_low=times[1].low if times[1].counts else None,
+                response_p50_low=p50.low if p50.counts else None,
+                response_p99_low=p99.low if p99.counts else None,
                 state=throughput.state,
-                response_state=times[0].state,
+                response_state=p50.state,
                 offered=_is_offered(run, entry),
                 failed_share=largest_failed_share(run, phase),
             )

@@ -10,7 +10,7 @@ from loadframe.analyze.compare import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.scale.saturation import cores_used, cpu_shares
-from loadframe.analyze.scale.treatments import Treatment, largest_failed_share
+from loadframe.analyze.scale.treatments import Treatment, largest_failed_share, main_operation
 from loadframe.analyze.sessions import speed_range, speed_share
 from loadframe.analyze.telemetry import fresh_nodes, samples
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
@@ -101,6 +101,11 @@ FAILING_REQUESTS = Rule(
     _failing_requests,
     "look at the answers with `loadframe check` and at the store's log; such treatments do less work",
 )
+FEW_REQUESTS = Rule(
+    "few_requests",
+    "a run has only {count:counted request} of {operation}; p99 needs {needed:,}, else single requests decide it",
+    "set a longer duration, or ignore p99",
+)
 OPEN_LOAD = Rule(
     "open_load",
     "phase {phase} has an open load: its throughput is at most the offered rate, which need not be the capacity of the"
@@ -169,6 +174,7 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
         by_nodes[run.nodes or 1].append(run)
     return (
         *_about_failures(usable, phase),
+        *_about_responses(usable, phase),
         *_about_load(usable, by_nodes, phase),
         *_about_data(by_nodes),
         *_about_storage(by_nodes, phase),
@@ -187,6 +193,14 @@ def _about_failures(usable: Sequence[RecordedRun], phase: str) -> Iterator[Findi
         yield FAILING_REQUESTS(
             worst=worst, size=run.nodes or 1, clients=run.clients(phase), runs=len(failing), total=len(usable)
         )
+
+
+def _about_responses(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
+    """Yield a finding if a run has too few requests for the p99 of the main operation."""
+    operation = main_operation(usable, phase)
+    few = Measure(phase, "p99", operation).few_requests(usable)
+    if few and few.count:
+        yield FEW_REQUESTS(count=few.count, operation=operation, needed=few.needed)
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:

@@ -35,12 +35,12 @@ from loadframe.report.tables import (
     Cell,
     Sections,
     Table,
-    bounded_seconds_cell,
     count_cell,
     estimate_cell,
     models_table,
     runs_view,
     speedup_table,
+    time_cells,
 )
 from loadframe.report.terminal_table import TerminalTable
 
@@ -299,8 +299,7 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
             measured_text(treatment.throughput, treatment.stretch),
             measured_text(row.speedup, row.bounds),
             percent_text(row.efficiency, row.bounds),
-            bounded_seconds_cell(treatment.response_p50, treatment.response_p50_low).lines,
-            bounded_seconds_cell(treatment.response_p99, treatment.response_p99_low).lines,
+            *(cell.lines for cell in time_cells(treatment)),
         )
         table.add(*(cell.replace(" [", "\n[", 1) for cell in cells))
     return table

@@ -30,7 +30,7 @@ from loadframe.report.plot import (
     numbers,
     spread,
 )
-from loadframe.report.tables import Cell, Table, bounded_seconds_cell, count_cell, estimate_cell
+from loadframe.report.tables import Cell, Table, count_cell, estimate_cell, time_cells, with_small
 
 
 def over_factor_section(curves: Sequence[CurveOver]) -> Table:
@@ -185,8 +185,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 Cell("" if at.nodes is None else format_count(at.nodes)),
                 Cell("" if at.clients is None else format_count(at.clients)),
                 estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
-                _time_cell(at.response_p50, at.response_p50_low, of_level.operation),
-                _time_cell(at.response_p99, at.response_p99_low, of_level.operation),
+                *(with_small(cell, of_level.operation or "") for cell in time_cells(at)),
             ]
             for at in of_level.treatments
         ]
@@ -201,12 +200,6 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
         f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
     )
     return Table(("level", "nodes", "clients", unit, "p50", "p99"), rows, names=1, figures=[figure])
-
-
-def _time_cell(value: float | None, low: float | None, operation: str | None) -> Cell:
-    """Return the cell of a response time, s, as `bounded_seconds_cell` does, with the operation in the small text."""
-    cell = bounded_seconds_cell(value, low)
-    return replace(cell, small="; ".join(filter(None, (cell.small, operation))))
 
 
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
