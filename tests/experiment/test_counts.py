@@ -59,6 +59,8 @@ def test_documents_of_another_target_are_left_out(counts):
         ({"command": ["DEL", "c:1"]}, True),
         ({"command": ["GET", "c:1"]}, False),
         ({"force_merge": {"collection": "c"}}, False),
+        ({"snapshot": {"repository": "r", "snapshot": "s"}}, False),
+        ({"delete_template": {"name": "t"}}, False),
         ({"read_modify_write": {"collection": "c", "id": "1", "document": {}}}, False),
     ],
 )
@@ -148,3 +150,20 @@ def test_operations_that_add_nothing_are_left_out_and_ids_that_were_loaded_may_b
     assert not counts.gains({"o": {"bulk": {**BULK, "id": "key"}}})["o"]["sure"]
     counts.add({"bulk": {**BULK, "id": "key"}}, 100)
     assert counts.held is None
+
+
+@pytest.mark.parametrize("counts", [BLIND], indirect=True)
+def test_blind_writes_have_no_certain_gain(counts):
+    insert = {"insert": {"collection": "c", "id": "${id}", "document": {}}}
+    update = {"update": {"collection": "c", "id": "${id}", "document": {}}}
+    delete = {"delete": {"collection": "c", "id": "${id}"}}
+    assert counts.gains({"b": {"bulk": BULK}})["b"]["sure"]
+    assert counts.gains({"i": insert}) == {"i": {"amount": 1, "by": "documents", "sure": False}}
+    assert counts.gains({"u": update}) == {"u": {"amount": 0, "by": "documents", "sure": False}}
+    assert counts.gains({"i": insert, "d": delete}) == {}
+    assert counts.gains({"b": {"bulk": BULK}, "d": {"bulk": {**BULK, "action": "delete", "id": "key"}}}) == {}
+
+
+def test_writes_to_another_target_or_to_derived_collections_are_no_certain_gain(counts):
+    assert counts.gains({"o": {"bulk": BULK, "target": "other"}}) == {}
+    assert not counts.gains({"o": {"bulk": {**BULK, "id": "key", "per": "day"}}})["o"]["sure"]

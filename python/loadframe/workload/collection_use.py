@@ -20,7 +20,10 @@ _READING = (
     *("scroll", "search_after", "composite", "get", "find", "wait_for_health", "http"),
 )
 #: Operations that write, but leave the number of documents as it is.
-_KEEPING = ("read_modify_write", "refresh", "flush", "force_merge", "put_settings", "put_template")
+_KEEPING = (
+    *("read_modify_write", "refresh", "flush", "force_merge", "put_settings", "put_template", "delete_template"),
+    *("aliases", "create_repository", "snapshot", "delete_snapshot"),
+)
 #: Statements that read, and commands of Redis and MongoDB that read.
 _READING_STATEMENT = re.compile(r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALYZE))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL)
 _READING_COMMANDS = {

@@ -158,6 +158,8 @@ _CHANGES: Mapping[str, int | None] = {
     "upsert": None,
     "take_in": None,
 }
+#: Largest change by writes that succeed whether or not the document exists, where it is not 1.
+_POSSIBLE = {"delete": -1, "update": 0}
 _WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
 
@@ -167,7 +169,8 @@ class Gain:
 
     amount: float
     by: str = "documents"  #: or `successes`
-    sure: bool = True  #: False if the growth depends on the store's content; then every write counts as a new document
+    #: False if the growth depends on the store's content; then every insert counts as a new document
+    sure: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """Return the gain as it is stored in outcomes."""
@@ -205,21 +208,6 @@ def change(
     return _CHANGES[action]
 
 
-def gain(
-    form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool, new_ids: bool
-) -> Gain | None:
-    """Return the growth of a collection by an operation, negative for deletions; None if the number does not change.
-
-    `new_documents` of the operation takes precedence. `first` means that its collection is empty at the start.
-    """
-    write = written_content(form)
-    declared = form.get("new_documents")
-    if declared is not None:
-        return Gain(declared, "documents" if write and write[0] == "bulk" else "successes") if declared else None
-    changed = 0 if write is None else change(*write, corpora, first=first, new_ids=new_ids)
-    return Gain(1.0, sure=False) if changed is None else Gain(float(changed)) if changed else None
-
-
 _NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
@@ -248,18 +236,14 @@ class AcknowledgedDocuments:
     def gains(
         self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> dict[str, dict[str, Any]]:
-        """Return the gains of these operations for a load that starts now; operations without a change are omitted."""
-        collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written_content(form))}
-        known = {
-            name: gain(
-                form,
-                corpora,
-                first=self._counts.get(collections.get(name, "")) == 0,
-                new_ids=self._new_ids,
-            )
-            for name, form in forms.items()
-        }
-        return {name: added.as_dict() for name, added in known.items() if added}
+        """Return the gains of these operations for a load that starts now; operations without a change are omitted.
+
+        Empty if a deletion may meet missing documents: then nothing is known about the growth.
+        """
+        known = {name: gain for name, form in forms.items() if (gain := self._gain(form, corpora))}
+        if any(gain.amount < 0 and not gain.sure for gain in known.values()):
+            return {}
+        return {name: gain.as_dict() for name, gain in known.items()}
 
     def add(
         self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
@@ -269,18 +253,47 @@ class AcknowledgedDocuments:
         `documents` is their number. None, without a change, if the operation does not write a counted collection. The
         count becomes unknown if the change depends on the store's content.
         """
+        collection = self._counted(form)
+        if collection is None:
+            return None
+        count, changed = self._counts[collection], self._change(form, corpora)
+        self._counts[collection] = None if count is None or changed is None else count + changed * documents
+        return collection
+
+    def _counted(self, form: Mapping[str, Any]) -> str | None:
+        """Return the counted collection that an operation writes; None for other operations."""
         write = written_content(form)
         # `per` creates a collection for each field value, and `target` names another server.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):
             return None
+        return str(write[1]["collection"])
+
+    def _change(self, form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]]) -> int | None:
+        """Return how much each document of a write changes the count; None if that depends on the store's content."""
+        write = written_content(form)
+        if write is None:
+            return 0
+        first = self._counts.get(self._counted(form) or "") == 0
+        changed = change(*write, corpora, first=first, new_ids=self._new_ids)
+        return None if self._blind_writes and not (write[0] == "bulk" and first and changed == 1) else changed
+
+    def _gain(self, form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]]) -> Gain | None:
+        """Return the growth of a collection by an operation; None if the number does not change.
+
+        `new_documents` of the operation takes precedence. Other writes to an additional target do not count.
+        """
+        write = written_content(form)
+        declared = form.get("new_documents")
+        if declared is not None:
+            return Gain(declared, "documents" if write and write[0] == "bulk" else "successes") if declared else None
+        if write is None or form.get("target"):
+            return None
+        changed = self._change(form, corpora)
+        if changed is not None:
+            return Gain(float(changed)) if changed else None
         kind, content = write
-        collection: str = content["collection"]
-        count = self._counts[collection]
-        changed = change(kind, content, corpora, first=count == 0, new_ids=self._new_ids)
-        if self._blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
-            changed = None
-        self._counts[collection] = None if count is None or changed is None else count + changed * documents
-        return collection
+        action = content.get("action", "index") if kind == "bulk" else kind
+        return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
 
     def difference(self, collection: str, stored: int) -> str | None:
         """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
