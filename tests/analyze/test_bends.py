@@ -42,7 +42,7 @@ def test_a_bend_gives_the_number_of_effective_clients(tmp_path):
          "7.0 requests waited in each node's search queue, while 4.0 were served"),
         ({"node_cpu": 0.2, "watched": {"search_rejected": (10.0, 30.0)}}, "nodes rejected 20 requests"),
         ({"node_cpu": 0.2, "watched": {"gc_old_ms": (0.0, 1500.0)}}, "nodes collected garbage for 50 % of the time"),
-        ({"node_cpu": 0.2, "waiting": 0.4}, "tasks waited for storage for 40 % of the time"),
+        ({"node_cpu": 0.2, "waiting": 0.4}, "tasks on the machine waited for storage for 40 % of the time"),
         ({"node_cpu": 0.2, "watched": {"cgroup.throttled_time": (0.3, 0.3)}},
          "nodes' threads were throttled by their CPU quota for 0.3 s in each second"),
     ],

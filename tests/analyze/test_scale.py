@@ -17,6 +17,7 @@ from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lo
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.telemetry import FRESH_NODE, UPTIME
 from loadframe.base.errors import BadInput
+from loadframe.record import Run
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
 from simulated import Truth, add_samples, write_experiment, write_run
@@ -216,12 +217,45 @@ def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
     assert any(warning.rule == warnings.MACHINE_FULL for warning in curves.warnings)
 
 
+def _on_another_machine(path, nodes):
+    """Move the nodes of the runs to machine `db`, whose processors and storage are saturated."""
+    for file in path.glob("runs/*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        manifest["store"] |= {"host": "ssh", "machines": [{"name": "db", "nodes": nodes}]}
+        file.write_text(json.dumps(manifest))
+    for run in read_experiment(path).runs:
+        for metric, value in (("cpu.busy", 0.99), ("cpu.stolen", 0.2), ("pressure.io.some", 0.7)):
+            add_samples(Run(run.run.path), metric, [(float(second), "machine:db", value) for second in range(30)])
+
+
+def test_machines_of_nodes_are_named_and_the_generators_machine_is_not_blamed_for_the_store(tmp_path):
+    truth = Truth(node_cpu=0.1, busy=0.1, waiting=0.9, sigma=0.3)
+    path = write_experiment(tmp_path / "e", truth, nodes=(2,), clients=(1, 16), repetitions=1)
+    _on_another_machine(path, ["0", "1"])
+    (curves,) = read_sweep(path).curves
+    (bend,) = curves.bends
+    assert "machine db was 99 % busy" in bend.cause
+    assert "tasks on machine db waited for storage for 70 % of the time" in bend.cause
+    [full] = [warning for warning in curves.warnings if warning.rule == warnings.MACHINE_FULL]
+    assert "machine db was up to 99 % busy" in full.cause
+    [stolen] = [warning for warning in curves.warnings if warning.rule == warnings.PROCESSORS_STOLEN]
+    assert "of the processors of machine db" in stolen.cause
+
+
+def test_a_full_machine_is_no_pitfall_for_its_only_node_but_for_the_generator(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(busy=0.98), nodes=(1,), clients=(1, 16), repetitions=1)
+    _on_another_machine(path, ["0"])
+    (curves,) = read_sweep(path).curves
+    [full] = [warning for warning in curves.warnings if warning.rule == warnings.MACHINE_FULL]
+    assert "the load generator's machine was up to 98 % busy" in full.cause
+
+
 def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
     truth = Truth(stolen=0.12)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
     [warning] = [warning for warning in curves.warnings if warning.rule == warnings.PROCESSORS_STOLEN]
     assert warning.figures["mean"] == pytest.approx(0.12)
-    assert "took 12 % of this machine's processors" in warning.cause
+    assert "took 12 % of the processors of " in warning.cause
 
 
 def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):

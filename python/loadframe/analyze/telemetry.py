@@ -19,6 +19,10 @@ from loadframe.record.schema.manifest import RecordedStore
 from loadframe.record.schema.summary import PhaseSummary
 
 _NODE = "node:"
+#: Prefix of the sources of machines other than the load generator's.
+MACHINE = "machine:"
+#: Hosts that run nodes on the machine that generates the load.
+HERE = ("local", "netns", "container")
 _CPU = "process.cpu"
 #: Written in each poll of a process, including the first, which has no CPU rate.
 _LOOK = "process.resident"
@@ -146,6 +150,23 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
         if name.removeprefix(_NODE) not in run.manifest.store.companions:
             values[name].append(value)
     return values
+
+
+def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = False) -> dict[str, list[float]]:
+    """Return the samples of a metric of machines in the measured window, by the machine in words.
+
+    These are the load generator's machine and other machines with nodes. It is `the machine` if all nodes run on it.
+    `of_nodes` leaves it out if all nodes run on other machines.
+    """
+    store = run.manifest.store
+    elsewhere = sum(len(machine.get("nodes", ())) for machine in store.machines)
+    machines = {f"machine {source.removeprefix(MACHINE)}": values
+                for source, values in by_source(run, phase, MACHINE, metric).items()}  # fmt: skip
+    if of_nodes and store.machines and elsewhere >= (store.nodes or 1):
+        return machines
+    here = "the load generator's machine" if store.machines or store.host not in HERE else "the machine"
+    values = samples(run, phase, "host", metric)
+    return {**({here: values} if values else {}), **machines}
 
 
 def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:

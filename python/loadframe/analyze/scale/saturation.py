@@ -6,6 +6,7 @@ Calibration of clients, with the bounds of the elasticity paper: every node betw
 limit applies to the nodes, only throughput shows whether there are enough clients.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -15,7 +16,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Treatment
-from loadframe.analyze.telemetry import ALL, by_source, processes_of, samples
+from loadframe.analyze.telemetry import ALL, by_machine, by_source, processes_of, samples
 from loadframe.base.units import counted, format_count, format_nodes, format_share
 
 
@@ -148,10 +149,10 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
     collecting = [share for run in runs if (share := _garbage_share(run, phase)) is not None]
     if collecting and fmean(collecting) > _GARBAGE:
         yield f"nodes collected garbage for {format_share(fmean(collecting))} of the time", "give nodes a larger heap"
-    stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
-    if stalled and fmean(stalled) > _STORAGE:
+    machine, stalled = _busiest_machine(runs, phase, "pressure.io.some", of_nodes=True)
+    if stalled > _STORAGE:
         yield (
-            f"tasks waited for storage for {format_share(fmean(stalled))} of the time",
+            f"tasks on {machine} waited for storage for {format_share(stalled)} of the time",
             "give nodes more memory for their data, or faster storage",
         )
 
@@ -165,9 +166,24 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
     still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
     if still and fmean(still) > _THROTTLED:
         yield f"nodes' threads were throttled by their CPU quota for {fmean(still):.2g} s in each second", more
-    busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
-    if busy and fmean(busy) > _MACHINE:
-        yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
+    machine, busy = _busiest_machine(runs, phase, "cpu.busy")
+    if busy > _MACHINE:
+        yield f"{machine} was {format_share(busy)} busy", "use separate machines, or lower CPU limits per node"
+
+
+def _busiest_machine(
+    runs: Sequence[RecordedRun], phase: str, metric: str, *, of_nodes: bool = False
+) -> tuple[str, float]:
+    """Return the machine, in words, with the largest mean of a metric over runs and samples; 0 without samples.
+
+    `of_nodes`: without the load generator's machine, if all nodes run on others.
+    """
+    values: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        for machine, sampled in by_machine(run, phase, metric, of_nodes=of_nodes).items():
+            values[machine] += sampled
+    means = {machine: fmean(sampled) for machine, sampled in values.items()}
+    return max(means.items(), key=lambda pair: pair[1], default=("", 0.0))
 
 
 def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:

@@ -12,14 +12,12 @@ from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.scale.saturation import cores_used, cpu_shares
 from loadframe.analyze.scale.treatments import Treatment, largest_failed_share, main_operation
 from loadframe.analyze.sessions import speed_range, speed_share
-from loadframe.analyze.telemetry import fresh_nodes, samples
+from loadframe.analyze.telemetry import HERE, by_machine, fresh_nodes, samples
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_duration, format_nodes, format_share, format_shares
 
 #: Reads from storage above this (B/s) are more than housekeeping.
 _READS = 2**20
-#: Hosts that run nodes on the machine that generates the load.
-_HERE = ("local", "netns", "container")
 #: A machine busier than this has no CPU left for its nodes.
 _BUSY = 0.95
 #: Above this average loss, figures vary from minute to minute.
@@ -141,13 +139,12 @@ CROWDED_CORES = Rule(
 )
 MACHINE_FULL = Rule(
     "machine_full",
-    "with {nodes:nodes} the whole machine was up to {busy:share} busy: its processors, not the cluster, may limit"
-    " throughput",
+    "with {nodes:nodes} {machine} was up to {busy:share} busy: its processors, not the cluster, may limit throughput",
     "use lower CPU limits per node, fewer nodes, or separate machines",
 )
 PROCESSORS_STOLEN = Rule(
     "processors_stolen",
-    "the hypervisor took {mean:share} of this machine's processors during the measurements, {most:share} in the worst"
+    "the hypervisor took {mean:share} of the processors of {machine} during the measurements, {most:share} in the worst"
     " run: the capacity of the machine varied",
     _DEDICATED,
 )
@@ -179,7 +176,8 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
         *_about_data(by_nodes),
         *_about_storage(by_nodes, phase),
         *_about_work(usable, phase, best),
-        *_about_machine(usable, by_nodes, phase),
+        *_about_machine(usable, phase),
+        *_about_processors(usable, by_nodes, phase),
         *fresh_nodes(usable, [phase]),
     )
 
@@ -283,13 +281,8 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
         yield HOT_NODE(nodes=tuple(hot), busiest=min(used[-1] for used in every), others=(min(others), max(others)))
 
 
-def _about_machine(
-    usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
-) -> Iterator[Finding]:
-    """Yield findings about shared or too few cores, stolen processor time, varying speed and a busy machine.
-
-    `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
-    """
+def _about_machine(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
+    """Yield findings about shared or too few cores and varying speed; `usable` are the runs of the phase."""
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, limits = manifest.store, manifest.store.limits
@@ -298,25 +291,42 @@ def _about_machine(
         wanted = cpus * nodes if cpus and limits.in_force else None
         threads = manifest.generator.threads or 1
         usable_cpus = manifest.hardware.usable
-        here = store.origin in ("embedded", "vendor", "installed") and store.host in _HERE
+        here = store.origin in ("embedded", "vendor", "installed") and store.host in HERE
         if cores or apart:
             have = apart * nodes if apart else len(cores or ())
             if wanted and wanted > have:
                 yield CROWDED_CORES(wanted=wanted, cores=have)
         elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
             yield SHARED_CORES(wanted=wanted, usable=usable_cpus)
-    stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
-    if stolen and fmean(stolen) > _STOLEN:
-        yield PROCESSORS_STOLEN(mean=fmean(stolen), most=max(stolen))
     factor = speed_range(usable)
     if factor > _PACES:
         throughput = Measure(phase, "throughput")
         points = [(json.dumps(run.treatment), run, throughput.of(run) or 0.0) for run in usable]
         yield SPEED_VARIED(factor=factor, share=speed_share(points))
-    busy = {}
+
+
+def _about_processors(
+    usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
+) -> Iterator[Finding]:
+    """Yield findings about machines whose processors were stolen or busy.
+
+    `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
+    """
+    stolen: dict[str, list[float]] = defaultdict(list)
+    for run in usable:
+        for machine, values in by_machine(run, phase, "cpu.stolen").items():
+            stolen[machine].append(fmean(values))
+    if stolen:
+        machine, shares = max(stolen.items(), key=lambda pair: fmean(pair[1]))
+        if fmean(shares) > _STOLEN:
+            yield PROCESSORS_STOLEN(mean=fmean(shares), most=max(shares), machine=machine)
+    busy: dict[str, dict[int, float]] = defaultdict(dict)
     for nodes, runs in by_nodes.items():
-        shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]
-        if shares and max(shares) > _BUSY:
-            busy[nodes] = max(shares)
-    if busy:
-        yield MACHINE_FULL(nodes=tuple(sorted(busy)), busy=max(busy.values()))
+        for run in runs:
+            # A node that alone uses up its own machine is saturated, as it would be at a CPU limit.
+            single = {f"machine {it['name']}" for it in run.manifest.store.machines if len(it.get("nodes", ())) == 1}
+            for machine, values in by_machine(run, phase, "cpu.busy").items():
+                if fmean(values) > _BUSY and machine not in single:
+                    busy[machine][nodes] = max(fmean(values), busy[machine].get(nodes, 0.0))
+    for machine, by_size in busy.items():
+        yield MACHINE_FULL(nodes=tuple(sorted(by_size)), busy=max(by_size.values()), machine=machine)
