@@ -221,6 +221,19 @@ def test_a_share_of_the_capacity_is_a_rate_of_requests_whatever_each_arrival_sen
     assert stream.rate == rate
 
 
+def test_a_share_is_refused_for_a_phase_whose_other_stream_keeps_its_load(load, tmp_path):
+    small = (tmp_path / "small.yaml").read_text() if load(EXPERIMENT) else ""
+    streams = "streams: [{name: a, operation: look, clients: 2}, {name: b, operation: look, rate: 5/s}]"
+    assert "operation: look, clients: 2" in small
+    (tmp_path / "mixed.yaml").write_text(small.replace("operation: look, clients: 2", streams))
+    mixed = EXPERIMENT.replace("small.yaml", "./mixed.yaml")
+    with pytest.raises(BadInput, match="a rate share requires a phase with one stream; 'look' has 2") as refused:
+        load(mixed)
+    assert "set a rate in requests/s" in refused.value.remedy
+    assert ":" in refused.value.where
+    load(mixed.replace("{share: 75%, of: saturated}", "50/s"))
+
+
 def test_a_load_that_drops_each_group_of_requests_is_refused(load, tmp_path):
     load(EXPERIMENT)
     small = (tmp_path / "small.yaml").read_text()

@@ -106,7 +106,7 @@ class Elastic(Kind):
             what = f"most must be above from ({load.clients.from_}); got {load.clients.most}"
             raise document.error(("loads", name, "clients", "most"), what, "raise most")
         if isinstance(load.rate, RateShare):
-            _check_share(experiment, name, load.rate)
+            _check_share(experiment, phase, name, load.rate)
         streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
         _check_parameters(experiment, name, load)
         if load.as_written:
@@ -316,10 +316,17 @@ def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> Non
     )
 
 
-def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
-    """Raise BadInput if no control run measures the capacity, under the load `rate.of`, for the rate of load `name`."""
+def _check_share(experiment: Experiment, phase: Phase, name: str, rate: RateShare) -> None:
+    """Raise BadInput if no control run measures the capacity, under the load `rate.of`, for the rate of load `name`.
+
+    Also if `phase` has several streams: the capacity is of all, but only one of them gets the rate.
+    """
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
+    if len(phase.named_streams) > 1:
+        what = f"a rate share requires a phase with one stream; {phase.name!r} has {len(phase.named_streams)}"
+        remedy = "set a rate in requests/s, or measure a phase with one stream"
+        raise document.error(("loads", name, "rate"), what, remedy)
     if rate.of not in file.loads:
         raise document.error(place, f"unknown load {rate.of!r}", did_you_mean(rate.of, file.loads))
     if file.loads[rate.of].is_open:
