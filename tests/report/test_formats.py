@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
@@ -18,7 +19,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
-from loadframe.report.formats import FORMATS
+from loadframe.report.formats import FORMATS, tables
 from loadframe.report.formats.otava import _figures
 from loadframe.report.formats.rally import _meta, race, records
 from made_up_runs import MadeUp, operation, phase, summary
@@ -215,6 +216,16 @@ def test_json_lines_have_failures_and_quality_of_figures(bad):
     assert (line["valid"], line["failure_cause"]) == (True, None)
     assert set(line["states"]) == {"throughput", "documents", "errors", "response", "service", "all"}
     assert set(line["states"].values()) <= {"good", "bounded", "unknown"}
+
+
+def test_json_lines_judge_the_figures_of_a_run_once(bad, monkeypatch):
+    made = []
+    monkeypatch.setattr(tables, "RecordedRun", lambda *args: made.append(args) or RecordedRun(*args))
+    run = Run(bad.path)
+    phases = run.summary.phases
+    run.__dict__["summary"] = replace(run.summary, phases=(*phases, replace(phases[0], name="again")))
+    assert len(tables.json_lines([run]).splitlines()) == 2
+    assert len(made) == 1
 
 
 def test_figures_that_an_older_version_did_not_judge_are_judged_as_in_the_report(bad, tmp_path):

@@ -10,7 +10,7 @@ from loadframe.analyze.failures import recorded_reasons
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures
-from loadframe.record.schema.summary import PhaseSummary
+from loadframe.record.schema.summary import PhaseSummary, RecordedFigure
 from loadframe.report.gate import escaped
 from loadframe.report.run_status import bounds_of
 
@@ -23,7 +23,8 @@ def json_lines(runs: Sequence[Run]) -> str:
     lines = []
     for run in runs:
         about = _about(run)
-        entries = [_entry(run, phase, *entry) for phase in run.summary.phases for entry in _items(phase)]
+        qualities = RecordedRun(run.path.name, None, {}, run).qualities
+        entries = [_entry(qualities, phase, *entry) for phase in run.summary.phases for entry in _items(phase)]
         lines += [about | entry for entry in entries or [{}]]
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
@@ -51,8 +52,13 @@ def _about(run: Run) -> dict[str, Any]:
     }
 
 
-def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) -> dict[str, Any]:
-    """Return the values of one operation of a phase: counts, rates (1/s), times (s), and the states of its figures."""
+def _entry(
+    qualities: Sequence[RecordedFigure], phase: PhaseSummary, name: str, figures: OperationFigures
+) -> dict[str, Any]:
+    """Return the values of one operation of a phase: counts, rates (1/s), times (s), and the states of its figures.
+
+    `qualities` are those of the run's figures.
+    """
     return {
         "phase": phase.name,
         "operation": name,
@@ -71,17 +77,13 @@ def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) 
             for kind in ("response", "service", "failure", "all")
         },
         **({"kernel_times": asdict(figures.kernel_times)} if figures.kernel_times else {}),
-        "states": _states(run, phase, name),
+        "states": _states(qualities, phase, name),
     }
 
 
-def _states(run: Run, phase: PhaseSummary, operation: str) -> dict[str, str]:
-    """Return figure -> `good`, `bounded` or `unknown` for the figures of a phase and of one operation.
-
-    Empty if the run has no verdict.
-    """
-    figures = RecordedRun(run.path.name, None, {}, run).qualities
-    of_phase = [figure for figure in figures if figure.phase == phase.name]
+def _states(qualities: Sequence[RecordedFigure], phase: PhaseSummary, operation: str) -> dict[str, str]:
+    """Return figure -> `good`, `bounded` or `unknown` for the figures of a phase and of one operation."""
+    of_phase = [figure for figure in qualities if figure.phase == phase.name]
     return {figure.figure: figure.state for figure in of_phase if figure.operation in (None, operation)}
 
 
