@@ -1,13 +1,17 @@
 """Capacity experiments: their file keys, and a search on simulated nodes with known capacity."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
-from loadframe.analyze.capacity import Kind, read_capacities
+from loadframe.analyze.capacity import Kind, Outcome, read_capacities
+from loadframe.analyze.capacity.criteria import Judgement
 from loadframe.analyze.experiment import read_experiment
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.kinds.capacity import _why
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
@@ -211,6 +215,12 @@ class Trials(Listener):
 
     def judged(self, run_id, text, outcome):
         self.ended.append((text, outcome))
+
+
+def test_a_trial_that_did_not_pass_has_all_its_reasons():
+    invalid = Judgement(Outcome.INVALID, ("late by 3 ms", "2 nodes left"), None, None, None, None)
+    assert _why(invalid) == " (late by 3 ms; 2 nodes left)"
+    assert _why(replace(invalid, outcome=Outcome.PASSED)) == ""
 
 
 @pytest.mark.store

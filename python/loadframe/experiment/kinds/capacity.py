@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
 from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Outcome, Slo, Trial, judge_run, search
+from loadframe.analyze.capacity.criteria import Judgement
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.experiment.design import Design, PlannedRun
@@ -172,8 +173,7 @@ class Capacity(Kind):
             limit = format_duration(judgement.limit)
             parts.append(f"{slo.percentile} {format_duration(judgement.response)} (SLO {limit})")
         outcome = str(judgement.outcome)
-        why = f" ({judgement.reasons[0]})" if outcome != Outcome.PASSED and judgement.reasons else ""
-        stage.listener.judged(run.id, f"{', '.join(parts)}: {outcome}{why}", outcome)
+        stage.listener.judged(run.id, f"{', '.join(parts)}: {outcome}{_why(judgement)}", outcome)
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:
         """Yield the next trial of the search at a planned treatment, or nothing if the search has ended."""
@@ -187,6 +187,12 @@ class Capacity(Kind):
             rate = step.rate if bounds.over == RATE else None
             judgement = judge_run(runs_path / run.id, slo, experiment.measured, rate)
             trials.append(Trial(step.rate, judgement.outcome))
+
+
+def _why(judgement: Judgement) -> str:
+    """Write all reasons of a trial that did not pass, in parentheses; empty if it passed or has none."""
+    passed = judgement.outcome == Outcome.PASSED
+    return "" if passed or not judgement.reasons else f" ({'; '.join(judgement.reasons)})"
 
 
 def _trial(planned: PlannedRun, step: Next, over: str, number: int) -> PlannedRun:
