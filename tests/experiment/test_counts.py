@@ -2,6 +2,7 @@
 
 import pytest
 
+from loadframe.analyze.verdict.rules import documents_lost
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.workload.collection_use import may_change_number
 
@@ -26,6 +27,24 @@ def test_documents_without_ids_add_up_over_phases(counts):
     counts.add({"bulk": {**BULK, "action": "create", "id": "key"}}, 20)
     assert counts.difference("c", 125) is None
     assert counts.difference("c", 124) == "c holds 124 documents, but 125 were acknowledged"
+
+
+def test_a_store_that_removes_documents_has_no_expected_number(counts):
+    counts.created("capped", countable=False)
+    assert counts.add({"bulk": BULK | {"collection": "capped"}}, 100) == "capped"
+    assert counts.difference("capped", 7) is None
+    assert counts.held is None
+
+
+def test_writes_without_acknowledgement_are_not_lost(counts):
+    counts.add({"bulk": BULK, "write_concern": "unacknowledged"}, 100)
+    assert counts.difference("c", 100) is None
+    missing = counts.difference("c", 99)
+    assert missing == "c holds 99 documents, but 100 were written without acknowledgement"
+    assert documents_lost(missing) is None
+    counts.created("c")
+    counts.add({"bulk": BULK}, 100)
+    assert documents_lost(counts.difference("c", 99)) is not None
 
 
 @pytest.mark.parametrize("counts", [NUMBERING, BLIND], indirect=True)

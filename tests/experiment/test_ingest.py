@@ -230,6 +230,15 @@ def test_generated_events_that_the_store_had_before_are_not_lost(tmp_path, befor
     assert (stored.missing, stored.before, stored.unique, stored.missing_label) == (7, before, unique, label)
 
 
+def test_events_in_collections_whose_store_removes_documents_are_not_counted(tmp_path):
+    way = "generate: {generator: adbids, rate: 10, documents: 7}"
+    resolved = workload(tmp_path, way=way).for_family("elasticsearch", 1).phase("filling")
+    (place,) = EventCount(CountingCluster(), [resolved])._places
+    count = EventCount(CountingCluster(), [resolved], [place.collection.removesuffix("-*")])
+    count.begin()
+    assert count.end([{"sources": {"ads": {"kinds": {"bid": 7}}}}]) == ()
+
+
 def test_events_that_a_service_counts_late_are_not_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(document_counts, "COUNT_PAUSE", 0.0)
     way = "generate: {generator: adbids, rate: 10, documents: 7}"

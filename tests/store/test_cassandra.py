@@ -254,3 +254,16 @@ def test_the_members_of_a_ring_have_addresses_that_a_client_can_use():
         "SELECT * FROM system_views.gossip_info": [],
     }
     assert Ring.read(rows.__getitem__).members == ("[fd00::1]:9042", "[fd00::2]:9043", "10.0.0.3:9042")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (None, None),
+        ("compaction = {'class': 'LeveledCompactionStrategy'}", None),
+        ("default_time_to_live = 0", None),
+        ("gc_grace_seconds = 0 AND Default_time_to_live=60", "the option default_time_to_live"),
+    ],
+)
+def test_tables_whose_rows_expire_are_known(options, why):
+    assert STORE.removes_documents({"columns": {"a": "text"}, "with": options}) == why

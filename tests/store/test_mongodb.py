@@ -301,3 +301,17 @@ def test_a_sample_of_a_missing_collection_is_refused():
     assert client.sampled_documents(_EmptyDatabase(), "things", 10, "shop").documents == []
     with pytest.raises(BadInput, match="the database shop does not have the collection other"):
         client.sampled_documents(_EmptyDatabase(), "other", 10, "shop")
+
+
+@pytest.mark.parametrize(
+    ("definition", "why"),
+    [
+        ({}, None),
+        ({"options": None}, None),
+        ({"options": {"capped": False, "size": 9}}, None),
+        ({"options": {"capped": True, "size": 1_000_000}}, "the option capped"),
+        ({"options": {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 60}}, "the option expireAfterSeconds"),
+    ],
+)
+def test_collections_that_remove_documents_are_known(definition, why):
+    assert STORE.removes_documents(definition) == why

@@ -336,6 +336,12 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{read: {collection: things, id: a}, durability: majority}", "durability", "got read", "remove"),
         ("{read: {collection: things, id: a}, write_concern: majority}", "write_concern", "got read", "remove"),
         (
+            "{take_in: {collection: things}, write_concern: unacknowledged}",
+            "write_concern",
+            "take_in requires a write concern with acknowledgement",
+            "acknowledged",
+        ),
+        (
             "{delete: {collection: things, id: a}, read_preference: nearest}",
             "read_preference",
             "read_preference requires a request that only reads; got delete",

@@ -378,6 +378,10 @@ class Store(ABC):
         """Return the settings that decide when a write is acknowledged, with values, as text; empty if unknown."""
         return ""
 
+    def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
+        """Return why the store removes documents of a collection without a deletion; None if it keeps them."""
+        return None
+
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
         """Return the settings of a cluster of shards behind routers, with the default where a number is None.
 

@@ -6,7 +6,7 @@ event. The difference is data that the store acknowledged and lost.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from loadframe.workload import ResolvedPhase
 
 #: Pause between two counts, s.
 COUNT_PAUSE = 1.0
+#: Last words of a difference that shows no loss of acknowledged documents.
+WITHOUT_ACKNOWLEDGEMENT = "written without acknowledgement"
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
@@ -50,10 +52,13 @@ class _EventCollection:
 class EventCount:
     """Counts the events that a run ingests, before and after its load; empty if no phase ingests."""
 
-    def __init__(self, cluster: Cluster, phases: Iterable[ResolvedPhase]) -> None:
-        """Take the cluster that counts, and the phases with the sources to count."""
+    def __init__(self, cluster: Cluster, phases: Iterable[ResolvedPhase], uncountable: Collection[str] = ()) -> None:
+        """Take the cluster that counts, and the phases with the sources to count.
+
+        Events in the collections `uncountable` are not counted.
+        """
         self._cluster = cluster
-        self._places = _places(phases)
+        self._places = [place for place in _places(phases) if place.collection.removesuffix("-*") not in uncountable]
         self._before: dict[str, Mapping[str, int]] = {}
         #: Whether the store counted the events before the load; None before `begin`.
         self.begun: bool | None = None
@@ -182,6 +187,11 @@ def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | 
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
+def unacknowledged(form: Mapping[str, Any]) -> bool:
+    """Return whether the store does not acknowledge the writes of an operation, nor report their failures."""
+    return form.get("write_concern") == "unacknowledged"
+
+
 def change(
     kind: str,
     content: Mapping[str, Any],
@@ -218,10 +228,13 @@ class AcknowledgedDocuments:
         """Begin without collections. See `Store` for the arguments."""
         self._new_ids, self._blind_writes = new_ids, blind_writes
         self._counts: dict[str, int | None] = {}
+        #: Collections with writes that the store did not acknowledge.
+        self._unacknowledged: set[str] = set()
 
-    def created(self, collection: str) -> None:
-        """Count a new, empty collection from 0."""
-        self._counts[collection] = 0
+    def created(self, collection: str, *, countable: bool = True) -> None:
+        """Count a new, empty collection from 0; its number of documents is unknown if it is not `countable`."""
+        self._counts[collection] = 0 if countable else None
+        self._unacknowledged.discard(collection)
 
     def forget(self) -> None:
         """Mark all counts as unknown, after requests that may have added or removed documents."""
@@ -292,12 +305,20 @@ class AcknowledgedDocuments:
         if changed is not None:
             return Gain(float(changed)) if changed else None
         kind, content = write
-        action = content.get("action", "index") if kind == "bulk" else kind
-        return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
+        collection: str = content["collection"]
+        count = self._counts[collection]
+        changed = change(kind, content, corpora, first=count == 0, new_ids=self._new_ids)
+        if self._blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
+            changed = None
+        self._counts[collection] = None if count is None or changed is None else count + changed * documents
+        if unacknowledged(form):
+            self._unacknowledged.add(collection)
+        return collection
 
     def difference(self, collection: str, stored: int) -> str | None:
         """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
         expected = self._counts.get(collection)
         if expected is None or expected == stored:
             return None
-        return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were acknowledged"
+        how = WITHOUT_ACKNOWLEDGEMENT if collection in self._unacknowledged else "acknowledged"
+        return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were {how}"

@@ -23,8 +23,10 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
 from loadframe.experiment.runner.document_counts import (
     COUNT_PAUSE,
+    WITHOUT_ACKNOWLEDGEMENT,
     AcknowledgedDocuments,
     EventCount,
+    unacknowledged,
     uncounted,
     written_content,
 )
@@ -116,6 +118,9 @@ class Session:
         )
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
+        reasons = {name: cluster.store.removes_documents(part) for name, part in workload.collections.items()}
+        #: Why the store removes documents, by collection; their numbers cannot be compared.
+        self._removing = {name: why for name, why in reasons.items() if why is not None}
         self._sources = SourcesSampler()
 
     def create_collections(
@@ -140,7 +145,7 @@ class Session:
         for name, definition in self.workload.collections.items():
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
-            self._acknowledged.created(name)
+            self._acknowledged.created(name, countable=name not in self._removing)
 
     def _dropped_data(self, collections: Sequence[str]) -> DroppedData:
         """Describe collections that are about to be dropped; a count is None if it fails. This drops nothing."""
@@ -208,7 +213,7 @@ class Session:
             failures: list[Finding] = []
             interrupts.check()
             outcomes: list[Outcome] = []
-            events = EventCount(self.cluster, phases)
+            events = EventCount(self.cluster, phases, self._removing)
             samplers, on = self._samplers(health=hook.disturbs), node_samplers.source_machine_lookup(self.cluster)
             with (
                 self.cluster.telling(_event_writer(writer)),
@@ -256,7 +261,7 @@ class Session:
                 disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
-                not_judged=self._not_judged(),
+                not_judged=self._not_judged(phases),
                 failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
@@ -348,7 +353,7 @@ class Session:
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
                     failures.append(lost)
-                else:
+                elif phase.prepares or not difference.endswith(WITHOUT_ACKNOWLEDGEMENT):
                     deviations.append(difference)
             # After the last phase, an interrupt has no effect: the run counts as done.
             if interrupts.pending() and len(outcomes) < len(phases):
@@ -390,15 +395,18 @@ class Session:
                 return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
 
-    def _not_judged(self) -> list[str]:
-        """Return sentences for the verdict: refusals, hidden statistics and unseen programs."""
+    def _not_judged(self, phases: Sequence[ResolvedPhase]) -> list[str]:
+        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and lost documents."""
         hidden = self.cluster.store.hidden
         unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
         here = any(node.pid and (node.machine is None or node.machine.here) for node in self.cluster.nodes)
         if here and (why := hidden_processes()):
             unseen.append(f"some programs on this machine: {why}")
         words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
-        return [*words, *self._refused, *unseen]
+        lost = [f"lost documents in {name}: {why} removes documents" for name, why in self._removing.items()]
+        if any(unacknowledged(form) for phase in phases for form in phase.operations.values()):
+            lost.append("failed and lost writes: the store does not report those of write_concern: unacknowledged")
+        return [*words, *self._refused, *unseen, *lost]
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
         """Return the result of `count`; on failure, report a remark and return None."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import time
@@ -452,6 +453,11 @@ class Cassandra(Store):
         statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({', '.join(map(_quoted, key))}))"
         self._ask(addresses, f"{statement} WITH {options}" if options else statement, timeout=_SCHEMA_TIMEOUT)
         self._await_schema_agreement(addresses)
+
+    def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
+        """Return the option `default_time_to_live` in `with`, or None if it is missing or 0."""
+        expires = re.search(r"\bdefault_time_to_live\s*=\s*0*[1-9]", definition.get("with") or "", re.IGNORECASE)
+        return "the option default_time_to_live" if expires else None
 
     def _create_keyspace(self, addresses: Sequence[str], declared: Mapping[str, Any], nodes: int) -> None:
         """Create the keyspace of all collections, or check the existing one; BadInput if the copies exceed the nodes.

@@ -57,6 +57,8 @@ _OFFERED = (6, 0, 4)
 _VENDOR = "https://fastdl.mongodb.org/linux"
 #: Error code NamespaceNotFound.
 _NO_COLLECTION = 26
+#: Options of a collection that make the server remove documents.
+_REMOVING = ("capped", "expireAfterSeconds")
 
 
 class MongoDB(Store):
@@ -388,6 +390,11 @@ class MongoDB(Store):
             # Required before version 6, without effect later.
             leader.ask({"enableSharding": DATABASE})
             leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
+
+    def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
+        """Return the option `capped` or `expireAfterSeconds`, or None without them."""
+        options = definition.get("options") or {}
+        return next((f"the option {name}" for name in _REMOVING if options.get(name)), None)
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Return whether the collection exists."""

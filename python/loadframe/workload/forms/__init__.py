@@ -233,6 +233,9 @@ class Form(Model):
                 in_command = key == "write_concern" and kind == "command"
                 remedy = "use writeConcern inside command" if in_command else f"remove {key}"
                 raise wrong(f"{key} requires a neutral verb that writes; got {kind}", remedy, key=key)
+        if self.take_in is not None and self.write_concern == "unacknowledged":
+            what = "take_in requires a write concern with acknowledgement, because it resends events that fail"
+            raise wrong(what, "use acknowledged, or remove write_concern", key="write_concern")
         probes_events = self.take_in is not None and self.visible is not None
         if self.read_preference is not None and kind not in _ANYWHERE and not probes_events:
             what = f"read_preference requires a request that only reads; got {kind}"
