@@ -185,9 +185,18 @@ def test_the_only_task_in_parallel_writes_its_files_one_after_the_other(written,
     track = together(write) | {"corpora": [{"name": "c", "documents": documents}]}
     imported = import_rally(written("t.json", track), None, {})
     phases = loaded(imported).file.phases
-    assert [(phase.rate, phase.warmup, phase.until) for phase in phases] == [(40, 5, "exhausted")] * 2
-    reason = "its time-period and warm-up in total; they apply to each of its 2 parts"
-    assert f"task write: {reason}" in imported.left_out
+    assert [(phase.rate, phase.until) for phase in phases] == [(40, "exhausted")] * 2
+    assert [phase.warmup for phase in phases] == [5, 0]
+    assert "task write: its warm-up after the first of its 2 files" in imported.left_out
+
+
+def test_warm_up_iterations_are_sent_once_for_all_files(written, loaded):
+    write = {"name": "write", "operation": {"operation-type": "bulk", "bulk-size": 10}}
+    write |= {"iterations": 4, "warmup-iterations": 3}
+    documents = [{"source-file": f"{count}.json", "document-count": count} for count in (500, 1000)]
+    track = together(write) | {"corpora": [{"name": "c", "documents": documents}]}
+    phases = loaded(import_rally(written("t.json", track), None, {})).file.phases
+    assert [phase.requests for phase in phases] == [7, 4]
 
 
 def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
@@ -210,6 +219,7 @@ def test_the_limit_of_the_clients_of_throttled_tasks_is_reported(written, loaded
     imported = import_rally(written("t.json", together(slow, often, looks("free", clients=3))), None, {})
     (report,) = imported.left_out
     assert report.startswith("throttled tasks slow (2 clients), often (1 client): their limit of one request in flight")
+    assert "the bursts of their clients, which send at the same instants" in report
     # The remedy is a valid stream.
     imported.data["phases"][0]["streams"][0].update(clients=2, pacing="100ms")
     for key in ("rate", "arrivals"):

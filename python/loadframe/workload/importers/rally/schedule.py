@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loadframe.base.errors import BadInput
@@ -218,15 +218,18 @@ class Schedule:
     def _report_rates(self) -> None:
         """Report that tasks with a rate lose the limit of their clients: one request in flight each.
 
-        Loadframe lacks an open loop in which further requests wait and keep their scheduled time.
+        Loadframe lacks an open loop in which further requests wait and keep their scheduled time. Evenly spaced tasks
+        also lose their bursts: in Rally, all clients of such a task send at the same instants.
         """
         throttled = [task for tasks in self._tasks for task in tasks if "rate" in task.pacing]
         if throttled:
             names = ", ".join(dict.fromkeys(f"{task.name} ({counted(task.clients, 'client')})" for task in throttled))
             what = "their limit of one request in flight per client"
+            if any(task.clients > 1 and task.pacing["arrivals"] == "constant" for task in throttled):
+                what += ", and the bursts of their clients, which send at the same instants"
             instead = "replace `rate` and `arrivals` by `clients` and `pacing` (clients / rate)"
             loss = "response times then exclude the wait for a client"
-            self.track.leave_out(f"throttled tasks {names}: {what}; to keep it, {instead}, but {loss}")
+            self.track.leave_out(f"throttled tasks {names}: {what}; to keep them, {instead}, but {loss}")
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
         """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
@@ -282,10 +285,22 @@ class Schedule:
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _in_turn(self, tasks: list[Task]) -> None:
-        """Add the phases of the parts of one task, one after the other; report times that apply to each part."""
-        if len(tasks) > 1 and (tasks[0].duration or tasks[0].warmup):
+        """Add the phases of the parts of one task, one after the other; report times that differ from the track.
+
+        Of several files, only the first is warmed up: the further ones continue the same load.
+        """
+        first = tasks[:1]
+        if len(tasks) > 1 and first[0].reads:
+            if first[0].duration:
+                what = f"its time-period in total; it applies to each of its {len(tasks)} files"
+                self.track.leave_out(f"task {first[0].name}: {what}")
+            if first[0].warmup or first[0].warmup_requests:
+                what = f"its warm-up after the first of its {len(tasks)} files"
+                self.track.leave_out(f"task {first[0].name}: {what}")
+            tasks = first + [replace(task, warmup=0, warmup_requests=0) for task in tasks[1:]]
+        elif len(tasks) > 1 and (first[0].duration or first[0].warmup):
             what = f"its time-period and warm-up in total; they apply to each of its {len(tasks)} parts"
-            self.track.leave_out(f"task {tasks[0].name}: {what}")
+            self.track.leave_out(f"task {first[0].name}: {what}")
         for task in tasks:
             self._single(task)
 
