@@ -25,7 +25,7 @@ pub enum Param<'a> {
 
 impl ToSql for Param<'_> {
     /// Appends the value as text, and returns whether it is null. A JSON parameter gets text in quotes, an array
-    /// parameter a JSON list as an array. Fails for an array parameter if the JSON is not a list.
+    /// parameter a JSON list as an array. The server refuses other JSON for an array parameter.
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let scalar = match self {
             Self::Scalar(scalar) => scalar,
@@ -37,7 +37,13 @@ impl ToSql for Param<'_> {
         match scalar {
             Scalar::Null => return Ok(IsNull::Yes),
             Scalar::Json(json) if matches!(kind.kind(), Kind::Array(_)) => {
-                array(json, out).map_err(|_| "a value is not JSON")?;
+                let start = out.len();
+                if array(json, out).is_err() {
+                    // An error here would look like a lost connection.
+                    out.truncate(start);
+                    out.put_slice(b"not a list: ");
+                    out.put_slice(json);
+                }
             }
             // JSON puts text in quotes.
             Scalar::Text(text) if *kind == Type::JSON || *kind == Type::JSONB => {
@@ -179,9 +185,7 @@ impl Pieces {
         let mut pieces = Self::default();
         let mut text = String::new();
         let mut rest = statement;
-        while let Some(at) = rest.find(['$', '\'', '"', '-', '/']) {
-            text.push_str(&rest[..at]);
-            rest = &rest[at..];
+        while let Some(next) = rest.chars().next() {
             let digits = rest.strip_prefix('$').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
             if digits > 0 {
                 let place: usize = rest[1..=digits].parse().unwrap_or(0);
@@ -191,11 +195,10 @@ impl Pieces {
                 rest = &rest[digits + 1..];
                 continue;
             }
-            let taken = opaque(rest).unwrap_or(1);
+            let taken = opaque(rest).unwrap_or(next.len_utf8());
             text.push_str(&rest[..taken]);
             rest = &rest[taken..];
         }
-        text.push_str(rest);
         pieces.texts.push(text);
         Ok(pieces)
     }
@@ -217,7 +220,8 @@ impl Pieces {
     }
 }
 
-/// Returns the length in bytes of the quoted text or comment at the start of `rest`; `None` if it starts with neither.
+/// Returns the length in bytes of the quoted text, comment or name at the start of `rest`; `None` if it starts with
+/// none of them.
 fn opaque(rest: &str) -> Option<usize> {
     Some(match *rest.as_bytes().first()? {
         quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
@@ -225,11 +229,26 @@ fn opaque(rest: &str) -> Option<usize> {
         b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
         b'$' => {
             // A dollar-quoted string: `$$it's$$`, `$tag$...$tag$`.
-            let tag = rest[1..].find('$').map_or("$", |end| &rest[..end + 2]);
-            rest[tag.len()..].find(tag).map_or(tag.len(), |end| end + 2 * tag.len())
+            let end = 1 + name(&rest[1..], false);
+            if rest.as_bytes().get(end) != Some(&b'$') {
+                return None;
+            }
+            let tag = &rest[..=end];
+            rest[tag.len()..].find(tag).map_or(rest.len(), |end| end + 2 * tag.len())
         }
-        _ => return None,
+        _ => Some(name(rest, true)).filter(|length| *length > 0)?,
     })
+}
+
+/// Returns the length in bytes of the name or keyword at the start of `rest`, 0 without one. `dollars`: whether it may
+/// contain `$` after its first character, as names may, but not the tags of dollar quotes.
+fn name(rest: &str, dollars: bool) -> usize {
+    if rest.starts_with(|first: char| first == '$' || first.is_ascii_digit()) {
+        return 0;
+    }
+    let is_end =
+        |next: char| next.is_ascii() && !next.is_ascii_alphanumeric() && next != '_' && !(dollars && next == '$');
+    rest.find(is_end).unwrap_or(rest.len())
 }
 
 /// Splits a statement into its commands at semicolons outside quotes, and replaces comments by spaces. Leaves out empty
@@ -312,6 +331,13 @@ mod tests {
         assert_eq!(sent(r#"[1, null, 3]"#, &Type::INT4_ARRAY), "{1,NULL,3}");
         assert_eq!(sent(r#"["a", "b\"c", "d\\e"]"#, &Type::TEXT_ARRAY), r#"{"a","b\"c","d\\e"}"#);
         assert_eq!(sent(r#"[[1, 2], [3, 4]]"#, &Type::INT4_ARRAY), "{{1,2},{3,4}}");
+        assert_eq!(sent(r#"{"a": [1]}"#, &Type::INT4_ARRAY), r#"not a list: {"a": [1]}"#);
+    }
+
+    #[test]
+    fn commands_end_at_semicolons_outside_quotes_and_names() {
+        assert_eq!(commands("SELECT a$b; SELECT c$d;"), ["SELECT a$b", " SELECT c$d"]);
+        assert_eq!(commands("DO $x$ a; b $x$; SELECT $1"), ["DO $x$ a; b $x$", " SELECT $1"]);
     }
 
     #[test]
@@ -330,6 +356,8 @@ mod tests {
             fill("SELECT '$1', \"$1\", $$ $1 $$, $t$ $1 $t$ -- $1\n, $1 /* $1 */", &["7"]),
             "SELECT '$1', \"$1\", $$ $1 $$, $t$ $1 $t$ -- $1\n,  7 /* $1 */"
         );
+        assert_eq!(fill("SELECT a$b, $1, c$d, é$1", &["7"]), "SELECT a$b,  7, c$d, é$1");
+        assert_eq!(fill("SELECT $t$ a $ $1 $u$ $t$, $1", &["7"]), "SELECT $t$ a $ $1 $u$ $t$,  7");
         assert_eq!(Pieces::new("SELECT $3").unwrap().values(), 3);
         assert!(Pieces::new("SELECT $0").is_err());
     }
