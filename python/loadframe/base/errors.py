@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
     OK = 0, "The command did its work. gate: passed."
     FAILED = 1, "A run, a store or a check failed. gate: a regression or a broken bound."
-    BAD_INPUT = 2, "Files, options or the machine do not allow the request. Nothing was started."
+    BAD_INPUT = 2, "Files, options or the machine do not allow the request, no rate meets the SLO, or no trigger fired."
     INCONCLUSIVE = 3, "gate: the runs show neither a pass nor a regression."
     NO_VALID_RUN = 4, "No run of the experiment is valid; with --strict, a run is invalid. The report gives the causes."
     TRY_AGAIN = 75, "The Slurm job ends before the last run. Submit it again to continue."
