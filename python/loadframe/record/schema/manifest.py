@@ -218,7 +218,7 @@ class Hardware:
     yardstick: tuple[float, ...] = field(
         default=(),
         metadata=doc_metadata(
-            "CPU time of a reference computation before and after the load; longer on a slower machine", "s"
+            "CPU time of a reference benchmark before and after the load; longer on a slower machine", "s"
         ),
     )
 

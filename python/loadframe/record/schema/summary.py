@@ -249,7 +249,7 @@ class MachineFigures:
         metadata=doc_metadata("share of its CPU time stolen by the hypervisor during the phase", "share", null=True),
     )
     yardstick: tuple[float, ...] = field(
-        default=(), metadata=doc_metadata("CPU time of a reference computation before and after the load", "s")
+        default=(), metadata=doc_metadata("CPU time of a reference benchmark before and after the load", "s")
     )
     throttled_share: float | None = field(
         default=None,
