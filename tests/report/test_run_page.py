@@ -62,6 +62,21 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert "file workloads/nyc_taxis.yaml, SHA-256 0000000000000000…" in page.text
 
 
+def test_a_run_of_too_few_requests_does_not_look_certain(tmp_path):
+    few = write_run(tmp_path, "r1", Truth(seconds=2, lam=3.0))
+    page = Page(run_page(few))
+    words = "Valid, but too few requests for 95 % intervals."
+    assert words in page.text and "no problem was found" not in page.text
+    assert words in printed(few) and "\nvalid" not in printed(few)
+    (headline,) = run_page(few).answer
+    assert "[unknown], maximum" in headline and "requests." in headline and "p99" not in headline
+    assert Run(few.path).summary.verdict.valid is True
+    long = write_run(tmp_path, "r2", Truth(seconds=30))
+    (headline,) = run_page(long).answer
+    assert "p99" in headline and "[" not in headline
+    assert "\nvalid\n" in printed(long)
+
+
 def test_closed_loops_have_a_note_on_their_percentiles(run, tmp_path):
     words = "each client waits for its answer before it sends the next request"
     assert words in Page(run_page(run)).text

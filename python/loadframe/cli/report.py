@@ -201,6 +201,7 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
     With `as_json`, print the answer and the paths of the files as JSON. `bands` are upper bounds of latency buckets, s.
     """
     from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+    from loadframe.analyze.percentiles import percentiles_of
     from loadframe.record import Run
     from loadframe.report.export import export
     from loadframe.report.kinds import read_report
@@ -212,7 +213,7 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
         runs, caveat = [recorded.run for recorded in experiment.runs if recorded.run], trust(experiment)
     else:
         runs = [Run(path)]
-        page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0])
+        page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0], percentiles_of(runs[0]))
     files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats)
     if as_json:
         print_json({"files": [str(file) for file in files], "answer": list(page.answer)})

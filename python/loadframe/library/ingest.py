@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from loadframe.analyze.executions import ingest_pace
+from loadframe.analyze.percentiles import percentiles_of
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import MOST_THREADS, counted, format_count, format_duration, parse_duration, parse_size
@@ -170,7 +171,7 @@ class Ingested(Answer):
             console.print(ingest_pace_text(result.pace), markup=False, highlight=False)
         # Without lines, the error says enough.
         if figures.lines and (verdict := self._recorded.summary.verdict):
-            print_verdict(console, self._recorded, verdict)
+            print_verdict(console, self._recorded, verdict, percentiles_of(self._recorded))
 
 
 @dataclass(frozen=True)

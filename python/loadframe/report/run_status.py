@@ -16,6 +16,7 @@ from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
+from loadframe.analyze.percentiles import Percentile
 from loadframe.analyze.verdict.rules import CONTENDED, CPU_LIMIT, UNREAD_LIMIT, fault_of
 from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
@@ -23,6 +24,8 @@ from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, Record
 from loadframe.report.numbers import estimate_text
 
 Tone = Literal["valid", "bounded", "invalid"]
+#: Percentiles with their intervals by phase, operation and name.
+Percentiles = Mapping[str, Mapping[str, Mapping[str, Percentile]]]
 
 #: Phases that a sentence names.
 _LISTED = 4
@@ -193,11 +196,11 @@ def print_trust(folder: RecordedExperiment, console: Console) -> None:
         console.print(grid)
 
 
-def standing_of(run: Run) -> tuple[Tone, str]:
+def standing_of(run: Run, percentiles: Percentiles) -> tuple[Tone, str]:
     """Return the tone (`valid`, `bounded` or `invalid`) and a sentence on whether the figures of a run are valid.
 
-    The tone of a valid run is `bounded`, too, if its machines were disturbed, or if the store did not keep up with a
-    source.
+    `percentiles` are those of the run. The tone of a valid run is `bounded`, too, if its machines were disturbed, if
+    the store did not keep up with a source, or if percentiles lack intervals.
     """
     recorded = RecordedRun(run.path.name, None, {}, run)
     if not recorded.sound:
@@ -213,10 +216,11 @@ def standing_of(run: Run) -> tuple[Tone, str]:
             "bounded",
             "Valid, but other programs or faults disturbed the cluster's machines: see the problems below.",
         )
+    without_intervals = _without_intervals(run, percentiles)
     if faults:
         only = faults == {"store"}
         return (
-            "valid",
+            "bounded" if without_intervals else "valid",
             "Valid: the problems below are results of the store." if only else "Valid, with problems: see below.",
         )
     paces = (ingest_pace(run, phase, name) for phase in run.summary.measured for name in phase.sources)
@@ -225,7 +229,32 @@ def standing_of(run: Run) -> tuple[Tone, str]:
             "bounded",
             f"Valid: the measurement has no problem, but the store did not keep up with {join_words(behind)}.",
         )
-    return "valid", "Valid: no problem was found."
+    return (
+        ("bounded", f"Valid, but {without_intervals}.")
+        if without_intervals
+        else ("valid", "Valid: no problem was found.")
+    )
+
+
+def _without_intervals(run: Run, percentiles: Percentiles) -> str:
+    """Return why measured operations lack intervals of their percentiles; empty if each median has an interval.
+
+    Phases with a source are omitted, whose events matter more than response times. The operations are named unless all
+    lack intervals.
+    """
+    known = {
+        (phase.name, name): of_operation
+        for phase in run.summary.measured
+        if not phase.sources
+        for name, of_operation in percentiles[phase.name].items()
+        if of_operation
+    }
+    lacking = [key for key, it in known.items() if it["p50"].few or not any(it["p50"].ends)]
+    if not lacking:
+        return ""
+    why = "too few requests" if any(known[key]["p99"].few for key in lacking) else "too short"
+    names = [f"{name} in {phase}" for phase, name in lacking]
+    return f"{why} for 95 % intervals{f' of {join_words(names)}' if len(lacking) < len(known) else ''}"
 
 
 def bounds_of(run: Run) -> list[str]:

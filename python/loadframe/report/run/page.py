@@ -1,6 +1,6 @@
 """Page of a single run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from loadframe.analyze.publication_figures import (
 )
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.telemetry import processes_of
-from loadframe.base.units import format_count, format_duration, format_share
+from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import OperationFigures
 from loadframe.record.schema.summary import PhaseSummary, StreamSummary
@@ -29,6 +29,7 @@ from loadframe.report.labels import (
     errors_text,
     few_text,
     first_failure_texts,
+    interval_text,
     kernel_times_texts,
     load_text,
     overruns_texts,
@@ -49,7 +50,14 @@ from loadframe.report.labels import (
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import resources_over_time, run_over_time
-from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
+from loadframe.report.run_status import (
+    Percentiles,
+    bounds_of,
+    delayed_texts,
+    ingest_pace_texts,
+    merged_reasons,
+    standing_of,
+)
 from loadframe.report.sections import run_bands, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import (
@@ -313,7 +321,7 @@ def operations_table(run: Run) -> Table:
     return Table(columns, rows, names=3, note=(note + few).strip(), data=_operations_data(run, by_phase))
 
 
-def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, Percentile]]]) -> Table:
+def _operations_data(run: Run, by_phase: Percentiles) -> Table:
     """Return a row for each operation and part, with numbers only: load, rates, percentiles, failures by class.
 
     `by_phase` has the percentiles with intervals by phase, operation and percentile.
@@ -386,7 +394,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
     dips = dips_of(run)
-    headline = _headline(run)
+    percentiles = percentiles_of(run)
+    headline = _headline(run, percentiles)
     return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
@@ -395,7 +404,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         failure=summary.failure,
         headline=headline,
         verdict=summary.verdict,
-        standing=standing_of(run),
+        standing=standing_of(run, percentiles),
         bounds=bounds_of(run),
         reasons=merged_reasons(summary.verdict.reasons) if summary.verdict else [],
         operations=operations_table(run) if phases else None,
@@ -440,10 +449,11 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     )
 
 
-def _headline(run: Run) -> list[str]:
+def _headline(run: Run, percentiles: Percentiles) -> list[str]:
     """Return sentences on each source and operation of the measured phases; of preparing phases if no other exists.
 
-    Above four phases, the only sentence gives their number. Sentences of an invalid run begin with `Invalid: `.
+    A p99 of too few requests is replaced by the maximum. Above four phases, the only sentence gives their number.
+    Sentences of an invalid run begin with `Invalid: `.
     """
     phases = run.summary.phases
     measured = [phase for phase in phases if not phase.prepares] or list(phases)
@@ -456,10 +466,23 @@ def _headline(run: Run) -> list[str]:
         lines += [f"{of_phase}{words}." for words in ingest_pace_texts(run, phase)]
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)
-            failed = f" ({seconds_text(every.p99)} with failures)" if every else ""
+            intervals = percentiles[phase.name].get(name, {})
+            p50, p99 = intervals.get("p50"), intervals.get("p99")
+            tail = f"p99 {_time_text(response.p99, p99)}"
+            if p99 and p99.few:
+                tail = f"maximum {seconds_text(response.max)} of {counted(operation.successes, 'request')}"
+            slowest = "max" if p99 and p99.few else "p99"
+            failed = f" ({seconds_text(every.at(slowest))} with failures)" if every else ""
             lines.append(
                 f"{of_phase}{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
-                f" median {seconds_text(response.p50)}, p99 {seconds_text(response.p99)}{failed}."
+                f" median {_time_text(response.p50, p50)}, {tail}{failed}."
             )
-    invalid = run.summary.verdict and standing_of(run)[0] == "invalid"
+    invalid = run.summary.verdict and not RecordedRun(run.path.name, None, {}, run).sound
     return [f"Invalid: {line}" for line in lines] if invalid else lines
+
+
+def _time_text(seconds: float | None, percentile: Percentile | None) -> str:
+    """Write a percentile, with its interval only if that is unknown or of few requests: `498 ms [unknown]`."""
+    if percentile is None or not (percentile.few or None in percentile.ends):
+        return seconds_text(seconds)
+    return f"{seconds_text(seconds)} {interval_text(percentile).removesuffix('*')}"

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.telemetry import processes_of
 from loadframe.base.terminal import PrintableConsole
@@ -41,7 +42,14 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
-from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
+from loadframe.report.run_status import (
+    Percentiles,
+    bounds_of,
+    delayed_texts,
+    ingest_pace_texts,
+    merged_reasons,
+    standing_of,
+)
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
 from loadframe.report.setup import loaded_by_text
 from loadframe.report.tables import partial_text, unsampled_text
@@ -55,7 +63,6 @@ _MOST_LINES = 20
 _MOST_NOT_CHECKED = 8
 #: Stands before the figures of an invalid run, and before the reasons.
 _INVALID = "INVALID: do not rely on these figures"
-_Percentiles = Mapping[str, Mapping[str, Mapping[str, Percentile]]]
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
@@ -73,7 +80,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
     if summary.status != "done":
         words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
         console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
-    if summary.verdict and standing_of(run)[0] == "invalid":
+    if summary.verdict and not RecordedRun(run.path.name, None, {}, run).sound:
         console.print(Text(_INVALID, style="bold red"))
     percentiles = percentiles_of(run)
     short = len(summary.phases) > _MOST_PHASES
@@ -96,10 +103,10 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         console.print(Text(closed, style="dim"))
     if summary.verdict:
         console.print()
-        print_verdict(console, run, summary.verdict)
+        print_verdict(console, run, summary.verdict, percentiles)
 
 
-def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
+def _print_phases(console: Console, run: Run, percentiles: Percentiles) -> None:
     """Print for each phase its load, a table of its operations, and notes; `percentiles` are by phase and operation."""
     for phase in run.summary.phases:
         console.print()
@@ -134,7 +141,7 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
                 console.print(Text(f"mean response time of {name} {grown}", style="dim"))
 
 
-def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
+def _print_brief_phases(console: Console, run: Run, percentiles: Percentiles) -> None:
     """Print a line for each operation of each phase, and notes on failures. `*` marks percentiles of few requests.
 
     `percentiles` are by phase and operation.
@@ -157,13 +164,14 @@ def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -
             console.print(Text(f"{phase.name}: {words}", style="yellow"))
 
 
-def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
+def print_verdict(console: Console, run: Run, verdict: RecordedVerdict, percentiles: Percentiles) -> None:
     """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked.
 
+    `percentiles` are those of the run.
     At most 8 unchecked rules are listed; of a run with more than 20 phases, at most 20 bounded figures.
     """
     most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
-    tone, words = standing_of(run)
+    tone, words = standing_of(run, percentiles)
     if tone == "valid" and not verdict.reasons:
         console.print(Text("valid", style="bold green"))
     elif tone == "invalid":
