@@ -15,7 +15,7 @@ from loadframe.analyze.percentiles import Percentile
 from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema.figures import FailureMessage, Latency
-from loadframe.record.schema.summary import RankFigures, RecordedReason
+from loadframe.record.schema.summary import RankFigures, RecordedFigure, RecordedReason
 from loadframe.report.labels import (
     ends_text,
     few_text,
@@ -356,6 +356,18 @@ def test_each_bounded_run_has_a_list_of_its_bounded_figures(tmp_path):
     (line,) = bounds_of(limited)
     assert line.startswith("response times with failures of range_100 in range_100: bounded, p50 100 ms to 200 ms")
     assert "1 bounded or unknown figure" in Page(run_page(limited)).text
+
+
+def test_phases_without_documents_have_no_bounds_of_documents(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    bound = RecordedFigure(run.summary.phases[0].name, "documents", "bounded", low={"value": 0.0}, high={"value": 0.0})
+    verdict = replace(run.summary.verdict, figures=(bound,))
+    limited = changed(run, summary=replace(run.summary, verdict=verdict))
+    assert len(bounds_of(limited)) == 1
+    (phase,) = limited.summary.phases
+    operations = {name: replace(it, documents_per_second=0.0) for name, it in phase.operations.items()}
+    without = replace(limited.summary, phases=(replace(phase, operations=operations),))
+    assert bounds_of(changed(limited, summary=without)) == []
 
 
 def test_reasons_of_one_rule_in_several_phases_are_one_entry():

@@ -260,10 +260,16 @@ def _without_intervals(run: Run, percentiles: Percentiles) -> str:
 def bounds_of(run: Run) -> list[str]:
     """Return a line for each figure of a run that is bounded or unknown.
 
-    Response times with failures have a line only if response times of successes are good.
+    Response times with failures have a line only if response times of successes are good, documents only in phases with
+    documents.
     """
     recorded = RecordedRun(run.path.name, None, {}, run)
-    limited = [entry for entry in recorded.qualities if entry.state != "good"]
+    without = {phase.name for phase in run.summary.phases if not phase.documents_per_second}
+    limited = [
+        entry
+        for entry in recorded.qualities
+        if entry.state != "good" and not (entry.figure == "documents" and entry.phase in without)
+    ]
     responses = {(entry.phase, entry.operation) for entry in limited if entry.figure == "response"}
     return [_line(it) for it in limited if it.figure != "all" or (it.phase, it.operation) not in responses]
 
