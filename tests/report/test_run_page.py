@@ -12,6 +12,7 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.analyze.percentiles import Percentile
+from loadframe.analyze.telemetry import ProcessesOf, Unsampled
 from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema.figures import FailureMessage, Latency
@@ -31,8 +32,8 @@ from loadframe.report.plots.run import phase_over_time, run_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import operations_table, run_page
 from loadframe.report.run.terminal import print_run
-from loadframe.report.run_status import bounds_of, merged_reasons
-from loadframe.report.tables import failures_table, ranks_table
+from loadframe.report.run_status import bounds_of, merged_reasons, merged_unchecked
+from loadframe.report.tables import failures_table, ranks_table, run_cpu
 from simulated import Truth, add_samples, write_run
 
 EVIL = "a \x1b[2Jtxt.exe\u202e\x9b1m\u2066 b"
@@ -375,6 +376,27 @@ def test_reasons_of_one_rule_in_several_phases_are_one_entry():
     other = RecordedReason("lag", "lagged", "stop", None)
     assert merged_reasons([*reasons[:2], other]) == [("in phase a late; also in b", "wait"), ("lagged", "stop")]
     assert merged_reasons(reasons) == [("in phase a late; also in b, c, d and 2 more", "wait")]
+
+
+def test_rules_not_checked_in_several_phases_are_one_entry():
+    short = [f"steadiness of phase {name}: 2 s is too short (20 s are needed)" for name in "abcdef"]
+    other = "steadiness of phase g: a node was lost"
+    assert merged_unchecked([short[0], other, "the limits: unknown"]) == [short[0], other, "the limits: unknown"]
+    (words,) = merged_unchecked(short)
+    assert words == "steadiness of phases a, b, c and 3 more: 2 s is too short (20 s are needed)"
+
+
+def test_long_tables_are_folded(run):
+    (phase,) = run.summary.phases
+    many = replace(run.summary, phases=(phase,) * 25)
+    assert "<summary>25 rows</summary>" in run_page(changed(run, summary=many))
+    few = replace(run.summary, phases=(phase,) * 2)
+    assert "rows</summary>" not in run_page(changed(run, summary=few))
+
+
+def test_a_cpu_table_without_figures_is_omitted():
+    gap = Unsampled("load", {}, 1, 1, 1.0, 2.0)
+    assert run_cpu(ProcessesOf({}, [gap])) is None
 
 
 def test_the_cpu_of_each_node_and_the_traffic_are_drawn_over_time(tmp_path):

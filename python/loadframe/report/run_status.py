@@ -1,6 +1,7 @@
 """Sentences on the validity of runs: the verdict of a run and its bounds, and which runs an experiment uses."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -288,6 +289,19 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
         more = f"; also in {join_words(phases)}" if phases else ""
         merged.append((f"{first.cause}{more}", first.remedy))
     return merged
+
+
+def merged_unchecked(rules: Iterable[str]) -> list[str]:
+    """Return the rules of a verdict that were not checked, those of several phases for the same cause as one entry."""
+    merged: dict[tuple[str, str], list[str]] = {}
+    for words in rules:
+        parts = re.fullmatch(r"(.+ of )phase ([^:]+)(: .+)", words)
+        rule, phase, cause = parts.groups() if parts else (words, "", "")
+        merged.setdefault((rule, cause), []).append(phase)
+    return [
+        f"{rule}phase{'s' * (len(phases) > 1)} {join_words(phases)}{cause}" if cause else rule
+        for (rule, cause), phases in merged.items()
+    ]
 
 
 def join_words(words: Sequence[str]) -> str:

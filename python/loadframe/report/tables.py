@@ -355,11 +355,11 @@ def cpu_note(words: str, gaps: Sequence[Unsampled]) -> str:
 
 
 def run_cpu(cpu: ProcessesOf) -> Table | None:
-    """Return the CPU use of each process in each measured phase of a run; None if no process was observed.
+    """Return the CPU use of each process in each measured phase of a run; None without figures.
 
-    A phase with too few samples has a row with dashes.
+    Beside others, a phase with too few samples has a row with dashes.
     """
-    if not cpu.used and not cpu.unsampled:
+    if not cpu.used:
         return None
     rows, partly = [], False
     for phase, processes in cpu.used.items():

@@ -56,6 +56,7 @@ from loadframe.report.run_status import (
     delayed_texts,
     ingest_pace_texts,
     merged_reasons,
+    merged_unchecked,
     standing_of,
 )
 from loadframe.report.sections import run_bands, stored_text
@@ -73,6 +74,7 @@ from loadframe.report.tables import (
     run_cpu,
     seconds_cell,
     share_cell,
+    unsampled_text,
 )
 
 
@@ -394,7 +396,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
     dips = dips_of(run)
-    percentiles = percentiles_of(run)
+    percentiles, cpu = percentiles_of(run), processes_of(run)
     headline = _headline(run, percentiles)
     return render(
         "run.html.j2",
@@ -407,6 +409,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         standing=standing_of(run, percentiles),
         bounds=bounds_of(run),
         reasons=merged_reasons(summary.verdict.reasons) if summary.verdict else [],
+        unchecked=merged_unchecked(summary.verdict.not_judged) if summary.verdict else [],
         operations=operations_table(run) if phases else None,
         remarks=[
             f"in {phase.name}: {words}" if len(phases) > 1 else words
@@ -431,7 +434,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
                 *delayed_texts(run, phase),
             )
         ]
-        + list(map(stored_text, summary.stored)),
+        + list(map(stored_text, summary.stored))
+        + ([unsampled_text(cpu.unsampled)] if cpu.unsampled and not cpu.used else []),
         bands=run_bands(run, bands) if bands else None,
         failures=failures_table(phases),
         growth=growth_table(phases),
@@ -442,7 +446,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         samples=samples_table(run) if run.series.num_rows else None,
         dips=[(dips_text(at), dips_table(at)) for at in dips],
         resources=resources_over_time(run, "resources"),
-        cpu=run_cpu(processes_of(run)),
+        cpu=run_cpu(cpu),
         generator=generator_table(summary.generator) if summary.generator else None,
         ranks=ranks_table(phases),
         facts=[run_facts(manifest), *manifest_facts(manifest)],

@@ -48,6 +48,7 @@ from loadframe.report.run_status import (
     delayed_texts,
     ingest_pace_texts,
     merged_reasons,
+    merged_unchecked,
     standing_of,
 )
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
@@ -189,9 +190,10 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict, percenti
         grid.add_row("", Text(remedy, style="dim"))
     for words in verdict.explained:
         grid.add_row("", Text(f"explained: {words}", style="dim"))
-    for words in verdict.not_judged[:_MOST_NOT_CHECKED]:
+    unchecked = merged_unchecked(verdict.not_judged)
+    for words in unchecked[:_MOST_NOT_CHECKED]:
         grid.add_row("", Text(f"not checked: {words}", style="dim"))
-    if (further := len(verdict.not_judged) - _MOST_NOT_CHECKED) > 0:
+    if (further := len(unchecked) - _MOST_NOT_CHECKED) > 0:
         grid.add_row("", Text(f"not checked: {counted(further, 'more entry', 'more entries')}", style="dim"))
     if grid.row_count:
         console.print(grid)
