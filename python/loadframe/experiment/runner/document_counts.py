@@ -271,6 +271,8 @@ class AcknowledgedDocuments:
             return None
         count, changed = self._counts[collection], self._change(form, corpora)
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
+        if unacknowledged(form):
+            self._unacknowledged.add(collection)
         return collection
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
@@ -305,15 +307,8 @@ class AcknowledgedDocuments:
         if changed is not None:
             return Gain(float(changed)) if changed else None
         kind, content = write
-        collection: str = content["collection"]
-        count = self._counts[collection]
-        changed = change(kind, content, corpora, first=count == 0, new_ids=self._new_ids)
-        if self._blind_writes and not (kind == "bulk" and count == 0 and changed == 1):
-            changed = None
-        self._counts[collection] = None if count is None or changed is None else count + changed * documents
-        if unacknowledged(form):
-            self._unacknowledged.add(collection)
-        return collection
+        action = content.get("action", "index") if kind == "bulk" else kind
+        return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
 
     def difference(self, collection: str, stored: int) -> str | None:
         """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
