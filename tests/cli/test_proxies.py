@@ -102,7 +102,7 @@ def test_status_goes_through_the_proxy_and_load_is_refused(tmp_path):
         assert not run.exists()
 
         refused = loadframe("cluster", "status", *hosts, env={"http_proxy": f"http://{proxy}"})
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert f"the proxy {proxy} requires a user and a password" in refused.stderr
     assert "hush-1" not in done.stderr + refused.stderr
 
@@ -125,7 +125,7 @@ def test_tls_and_signatures_pass_the_proxy_unchanged(tmp_path):
         assert other.returncode == 2
         assert "certificate" in other.stderr
         gone = loadframe("cluster", "status", "--hosts", "https://b.invalid", env={"ALL_PROXY": f"http://{proxy}"})
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     assert f"through the proxy {proxy} of ALL_PROXY" in gone.stderr
     assert "502" in gone.stderr
     lines = (tmp_path / "log").read_text().splitlines()

@@ -134,7 +134,7 @@ def test_a_cluster_that_wants_the_clients_certificate_gets_it(node, authority, f
     with Front(node.addresses[0], authority.issue_cert("127.0.0.1"), clients=authority) as front:
         hosts = ["--hosts", f"https://127.0.0.1:{front.port}", "--ca", files / "ca.pem"]
         done = loadframe("cluster", "status", *hosts)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert "if it requires a client certificate, give --cert" in done.stderr
         words = ["bench", files / "trips.yaml", *hosts, "--cert", files / "own.pem", "--output", files / "run"]
         done = loadframe(*words)
