@@ -226,3 +226,7 @@ def test_plots_of_runs_and_of_experiments_are_mappings_by_name(tmp_path):
         with pytest.raises(loadframe.BadInput, match="unknown plot"):
             plots["no such plot"]
     assert run.plot["over_time"].svg == run.plot.over_time().svg
+    starts = [run.plot.over_time().save(tmp_path / f"plot.{kind}").read_bytes()[:4] for kind in ("svg", "pdf", "png")]
+    assert starts == [b"<svg", b"%PDF", b"\x89PNG"]
+    with pytest.raises(loadframe.BadInput, match=r"not \.jpg"):
+        run.plot.over_time().save(tmp_path / "plot.jpg")

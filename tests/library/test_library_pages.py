@@ -29,7 +29,7 @@ def test_the_code_of_the_how_to_runs(monkeypatch):
         names: dict[str, object] = {}
         for block in blocks:
             exec(compile(block, str(HOW_TO), "exec"), names)
-        assert {"clients.html", "clients.svg", "tail.svg"} <= {path.name for path in folder.iterdir()}
+        assert {"clients.html", "clients.svg", "tail.pdf"} <= {path.name for path in folder.iterdir()}
         rates, frame = names["rates"], names["frame"]
         assert rates.height > 1
         assert rates["successes"].sum() == frame["successes"].sum()

@@ -169,7 +169,7 @@ def test_axes_of_whole_levels_have_only_whole_ticks(tmp_path):
 
 
 def test_the_library_has_the_plots_of_effects(recorded):
-    assert {"effects", "runs"} <= set(loadframe.open(recorded / "compare").plot)
+    assert {"throughput", "effects", "runs"} <= set(loadframe.open(recorded / "compare").plot)
     plots = loadframe.open(recorded / "settings").plot
     assert {"effects", "effects 2", "effects 3", "interaction"} <= set(plots)
     assert "<svg" in plots["effects"]._repr_html_()

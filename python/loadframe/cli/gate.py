@@ -104,7 +104,7 @@ def gate(
     from loadframe.library.answers import Gate
     from loadframe.library.comparing import gate_groups, parse_bound
     from loadframe.library.gate_history import pipeline_commit
-    from loadframe.library.reports import save_text
+    from loadframe.library.reports import save_file
 
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),
@@ -125,7 +125,7 @@ def gate(
     judged = Gate(outcome, groups)
     for path, text in ((junit, judged.junit), (markdown, judged.markdown)):
         if path:
-            save_text(text(), path)
+            save_file(text(), path)
     if record:
         tell(f"recorded: {judged.record(record, commit)}")
         if not (commit or pipeline_commit()):

@@ -376,7 +376,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
 
 def _write(target: Path, text: str) -> None:
     """Write a text to a file and print its path to standard error. BadInput if the file cannot be written."""
-    from loadframe.library.reports import save_text
+    from loadframe.library.reports import save_file
 
-    save_text(text, target)
+    save_file(text, target)
     tell(f"report: {target}")

@@ -1,4 +1,4 @@
-"""Plots of runs and experiments that show in notebooks and save themselves as SVG."""
+"""Plots of runs and experiments that show in notebooks and save themselves."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput
 from loadframe.library.arguments import checked, listed
-from loadframe.library.reports import save_text
+from loadframe.library.reports import save_file
 from loadframe.record import Run
 from loadframe.report.plot import COLORS, Axis, Figure, LineStyle, Panel, Trace, numbers
 from loadframe.report.plot.draw import draw
@@ -50,18 +50,21 @@ class Plot:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the SVG and return its path; BadInput for another suffix than .svg, or if that fails.
+        """Write the plot as .svg, .pdf or .png and return its path; BadInput for other suffixes, or if that fails.
 
-        Replaces an existing file.
+        Replaces an existing file. PDF and PNG need the extra `figures`.
         """
+        from loadframe.report.export import FONT, PLOTS, converted
+
         target = Path(path)
-        if target.suffix != ".svg":
+        kind = target.suffix.removeprefix(".")
+        if kind not in PLOTS:
             raise BadInput(
-                f"plots are saved as .svg, not {target.suffix or 'without a suffix'}",
+                f"plots are saved as .svg, .pdf or .png, not {target.suffix or 'without a suffix'}",
                 where=str(target),
-                remedy="name a file that ends with .svg, or export figures with `loadframe report`",
+                remedy="name a file with one of these suffixes",
             )
-        return save_text(self.svg, target)
+        return save_file(converted(draw(self._figure, font=FONT), kind), target)
 
     def __repr__(self) -> str:
         return f"<Plot {self.name}>"
@@ -184,8 +187,8 @@ class ExperimentPlots(_Plots):
     """The plots of an experiment by name, as in its report. The names depend on its kind.
 
     scale: `throughput over nodes`, `throughput over clients`, `response over clients`. capacity: `capacity`, `trials`.
-    elastic: `run`. compare: `effects`, `runs`. settings: `effects`, `interaction`, `trials`. With several curves or
-    treatments the names have a number, such as `trials 2`.
+    elastic: `run`. compare: `throughput`, `effects`, `runs`. settings: `effects`, `interaction`, `trials`. With several
+    curves or treatments the names have a number, such as `trials 2`.
 
     >>> plots = loadframe.open("results/nodes").plot
     >>> list(plots)
@@ -265,12 +268,13 @@ def _elastic(path: Path) -> _Named:
 
 
 def _compare(path: Path) -> _Named:
-    """Yield (name, plot) for `effects` and `runs` of a comparison; an empty plot is None."""
+    """Yield (name, plot) for `throughput`, `effects` and `runs` of a comparison; an empty plot is None."""
     from loadframe.analyze.compare import compare_variants
     from loadframe.analyze.experiment import read_experiment
-    from loadframe.report.kinds.compare import effects_plot, strip_plot
+    from loadframe.report.kinds.compare import effects_plot, strip_plot, throughput_plot
 
     comparison = compare_variants(read_experiment(path))
+    yield "throughput", throughput_plot(comparison, "throughput")
     yield "effects", effects_plot(comparison, "effects")
     yield "runs", strip_plot(comparison, "runs")
 

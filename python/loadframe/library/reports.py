@@ -39,7 +39,7 @@ def text_of(show: "Callable[[Console], None]") -> str:
     return file.getvalue()
 
 
-def save_text(text: str, path: str | os.PathLike[str]) -> Path:
+def save_file(content: str | bytes, path: str | os.PathLike[str]) -> Path:
     """Write a file, also over an existing one, and return its path.
 
     BadInput if that fails, or if the file is part of a recorded run, experiment or history.
@@ -48,7 +48,7 @@ def save_text(text: str, path: str | os.PathLike[str]) -> Path:
     if target.exists() and target.resolve().name in (*MEMBERS, SAMPLES_FILE, EXPERIMENT_FILE, GATE_LOG):
         raise BadInput("the file is part of a recorded run", where=str(target), remedy="name another file")
     try:
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise BadInput(
             f"the file cannot be written: {error.strerror}", where=str(target), remedy="name another file"
@@ -127,7 +127,7 @@ class Report(Answer):
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page, also over an existing file, and return its path; BadInput if that fails."""
-        return save_text(self.html, path)
+        return save_file(self.html, path)
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, for a notebook."""

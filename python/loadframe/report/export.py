@@ -60,7 +60,7 @@ _POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
-_FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
+FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
 #: The paper that defines the workload `ycsb`.
 _YCSB = r"""@inproceedings{ycsb,
   author = {Cooper, Brian F. and Silberstein, Adam and Tam, Erwin and Ramakrishnan, Raghu and Sears, Russell},
@@ -179,12 +179,12 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
         # Names can differ in capitals only, such as names of runs.
         name = next(_free_names(_file_name(figure.name), taken))
         for column, width in _COLUMNS.items():
-            svg = draw(replace(figure, width=width), font=_FONT)
-            yield f"{name}-{column}", _converted(svg, kind)
+            svg = draw(replace(figure, width=width), font=FONT)
+            yield f"{name}-{column}", converted(svg, kind)
 
 
-def _converted(svg: str, kind: str) -> bytes:
-    """Return an SVG drawing (96 pixels per inch) in the format `kind`: pdf, svg or png (300 dpi).
+def converted(svg: str, kind: str) -> bytes:
+    """Return an SVG drawing without a size (96 pixels per inch) in the format `kind`: pdf, svg or png (300 dpi).
 
     BadInput for PDF and PNG without vl-convert.
     """
@@ -198,8 +198,8 @@ def _converted(svg: str, kind: str) -> bytes:
         import vl_convert
     except ImportError:
         raise BadInput(
-            f"--format {kind} needs the package vl-convert-python",
-            remedy="install it with `pip install 'loadframe[figures]'`, or use --format svg",
+            f"plots as {kind} need the package vl-convert-python",
+            remedy="install it with `pip install 'loadframe[figures]'`, or use svg",
         ) from None
     if kind == "pdf":
         return bytes(vl_convert.svg_to_pdf(svg))
