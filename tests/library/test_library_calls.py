@@ -205,7 +205,7 @@ def test_bench_and_check_sign_requests(here, workload, call, monkeypatch):
         ({"replace": True}, "replace requires an existing cluster"),
         ({"duration": 0}, "duration 0 measures nothing"),
         ({"precision": "5%"}, "precision requires duration auto"),
-        ({"precision": 2, "duration": "auto"}, "precision must be at least 0.1% and below 100%"),
+        ({"precision": "200%", "duration": "auto"}, "precision must be at least 0.1% and below 100%"),
         ({"user": "ann"}, "user requires an existing cluster"),
         ({"arrivals": "poisson"}, "arrivals requires an open loop"),
         ({"only": ["serch"]}, "unknown phase 'serch'"),
