@@ -66,7 +66,7 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
 def test_a_run_of_too_few_requests_does_not_look_certain(tmp_path):
     few = write_run(tmp_path, "r1", Truth(seconds=2, lam=3.0))
     page = Page(run_page(few))
-    words = "Valid, but too few requests for 95 % intervals."
+    words = "Valid, but too short for 95 % intervals."
     assert words in page.text and "no problem was found" not in page.text
     assert words in printed(few) and "\nvalid" not in printed(few)
     (headline,) = run_page(few).answer

@@ -1,12 +1,15 @@
 """Why runs are left out: each run is counted once for a reason."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
 from commands import within
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.verdict.rules import NOT_ACHIEVED, severity_of
 from loadframe.record import Run
 from loadframe.record.reader import set_aside
@@ -117,9 +120,9 @@ def test_a_valid_run_beside_other_programs_names_them(tmp_path):
 @pytest.mark.parametrize(
     ("codes", "standing"),
     [
-        (["not_achieved"], "Valid: the problems below are results of the store."),
-        (["imprecise"], "Valid, with problems: see below."),
-        (["not_achieved", "imprecise"], "Valid, with problems: see below."),
+        (["not_achieved"], "Valid: the problems below are results of the store; too short for 95 % intervals."),
+        (["imprecise"], "Valid, with problems: see below; too short for 95 % intervals."),
+        (["not_achieved", "imprecise"], "Valid, with problems: see below; too short for 95 % intervals."),
         (["not_achieved", "contended"], "disturbed the cluster's machines: see the problems below."),
     ],
 )
@@ -129,6 +132,30 @@ def test_the_verdict_calls_problems_of_the_store_only_results_of_the_store(tmp_p
     reason = {"cause": "what happened", "remedy": "what to do", "phase": "range_100"}
     summary["verdict"]["reasons"] = [reason | {"code": code} for code in codes]
     (path / "summary.json").write_text(json.dumps(summary))
-    assert standing_of(Run(path), {"range_100": {}})[1].endswith(standing)
+    run = Run(path)
+    assert standing_of(run, percentiles_of(run))[1].endswith(standing)
+    assert standing_of(run, {"range_100": {}})[1].endswith(standing.replace("; too short for 95 % intervals", ""))
     assert within("report", path, "--export", tmp_path / "csv", "--format", "csv")[0] == 0
     assert (tmp_path / "csv" / "answer.txt").read_text().splitlines()[0].endswith(standing)
+
+
+def test_a_run_without_intervals_is_too_short_or_has_too_few_requests(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(seconds=2))
+    few = {"p50": Percentile(0.1, 0.0, math.inf, 5, too_short=False)}
+    short = {"p50": Percentile(0.1, 0.0, math.inf, 500, too_short=True)}
+    for operations, why in (
+        ({"read": few}, "too few requests for 95 % intervals"),
+        ({"read": short}, "too short for 95 % intervals"),
+        ({"read": few, "write": short}, "too short, or too few requests, for 95 % intervals"),
+    ):
+        assert standing_of(run, {"range_100": operations}) == ("bounded", f"Valid, but {why}.")
+
+
+@pytest.mark.parametrize(
+    ("stop", "lacks"), [({"requests": 1}, False), ({"requests": 2}, True), ({"duration": 2}, True)]
+)
+def test_a_phase_of_a_single_request_needs_no_interval(tmp_path, stop, lacks):
+    run = write_run(tmp_path, "r1", Truth(seconds=2))
+    planned = [{"name": "range_100", "streams": [{"stop": stop}]}]
+    run.__dict__["manifest"] = replace(run.manifest, workload=replace(run.manifest.workload, phases=planned))
+    assert (standing_of(run, percentiles_of(run))[0] == "bounded") == lacks

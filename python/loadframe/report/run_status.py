@@ -218,17 +218,16 @@ def standing_of(run: Run, percentiles: Percentiles) -> tuple[Tone, str]:
             "Valid, but other programs or faults disturbed the cluster's machines: see the problems below.",
         )
     without_intervals = _without_intervals(run, percentiles)
+    more = f"; {without_intervals}" if without_intervals else ""
     if faults:
         only = faults == {"store"}
-        return (
-            "bounded" if without_intervals else "valid",
-            "Valid: the problems below are results of the store." if only else "Valid, with problems: see below.",
-        )
+        words = "Valid: the problems below are results of the store" if only else "Valid, with problems: see below"
+        return "bounded" if without_intervals else "valid", f"{words}{more}."
     paces = (ingest_pace(run, phase, name) for phase in run.summary.measured for name in phase.sources)
     if behind := [pace.source for pace in paces if pace and pace.pace == "fell behind"]:
         return (
             "bounded",
-            f"Valid: the measurement has no problem, but the store did not keep up with {join_words(behind)}.",
+            f"Valid: the measurement has no problem, but the store did not keep up with {join_words(behind)}{more}.",
         )
     return (
         ("bounded", f"Valid, but {without_intervals}.")
@@ -240,20 +239,32 @@ def standing_of(run: Run, percentiles: Percentiles) -> tuple[Tone, str]:
 def _without_intervals(run: Run, percentiles: Percentiles) -> str:
     """Return why measured operations lack intervals of their percentiles; empty if each median has an interval.
 
-    Phases with a source are omitted, whose events matter more than response times. The operations are named unless all
-    lack intervals.
+    Phases with a source are omitted, whose events matter more than response times, and phases of a single request. The
+    operations are named unless all lack intervals.
     """
+    single = {
+        phase.get("name")
+        for phase in run.manifest.workload.phases
+        if all(stream.get("stop") == {"requests": 1} for stream in phase.get("streams") or [{}])
+    }
     known = {
         (phase.name, name): of_operation
         for phase in run.summary.measured
-        if not phase.sources
+        if not phase.sources and phase.name not in single
         for name, of_operation in percentiles[phase.name].items()
         if of_operation
     }
     lacking = [key for key, it in known.items() if it["p50"].few or not any(it["p50"].ends)]
     if not lacking:
         return ""
-    why = "too few requests" if any(known[key]["p99"].few for key in lacking) else "too short"
+    short = {known[key]["p50"].too_short for key in lacking}
+    why = (
+        "too short"
+        if short == {True}
+        else "too few requests"
+        if short == {False}
+        else "too short, or too few requests,"
+    )
     names = [f"{name} in {phase}" for phase, name in lacking]
     return f"{why} for 95 % intervals{f' of {join_words(names)}' if len(lacking) < len(known) else ''}"
 
