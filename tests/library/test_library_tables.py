@@ -1,5 +1,6 @@
 """Tables and times of the library: their content equals the records, and percentiles merge exactly."""
 
+import html
 import json
 import math
 import sys
@@ -12,9 +13,10 @@ import pytest
 import loadframe
 from commands import result, within
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.percentiles import percentiles_of
 from loadframe.record import Run
 from loadframe.report.formats.tables import markdown
-from loadframe.report.run_status import run_status
+from loadframe.report.run_status import run_status, standing_of
 from simulated import Truth, write_experiment, write_run
 
 CHANGED = "b1-nodes1-clients4"
@@ -110,11 +112,13 @@ def test_valid_has_one_meaning_for_runs_and_experiments(tmp_path, how, valid):
     (row,) = [row for row in experiment.runs if row["run"] == CHANGED]
     (listed,) = [entry for entry in result("report", path)["runs"] if entry["run"] == CHANGED]
     word = "valid" if valid else "not valid"
+    _, standing = standing_of(Run(folder), percentiles_of(Run(folder)))
+    assert standing.startswith("Valid" if valid else "Invalid")
     assert run.valid == row["valid"] == listed["verdict"]["valid"] == valid
     assert result("report", folder)["verdict"]["valid"] == valid
     assert f"{1 + valid} of 2 runs valid" in repr(experiment)
-    assert repr(run) == f"<Run {CHANGED}: done, {word}>"
-    assert f"done, {word}" in run._repr_html_()
+    assert repr(run) == f"<Run {CHANGED}: done. {standing}>"
+    assert f"done. {html.escape(standing)}" in run._repr_html_()
     assert f"| {word}{', bounded' if 'saturated' in how else ''} |" in markdown([Run(folder)])
     assert run_status(RecordedRun(CHANGED, 1, {}, Run(folder))) == (
         "bounded" if "saturated" in how else "valid" if valid else "invalid"
