@@ -11,7 +11,7 @@ import pytest
 from pages import Page
 from rich.console import Console
 
-from loadframe.analyze.percentiles import Percentile
+from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.telemetry import ProcessesOf, Unsampled
 from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
@@ -93,7 +93,7 @@ def test_the_offered_rate_of_exported_figures_counts_requests(tmp_path, group, o
     phase = rated.summary.phases[-1]
     phase = replace(phase, streams=(replace(phase.streams[0], group=group),))
     rated.__dict__["summary"] = replace(rated.summary, phases=(phase,))
-    table = operations_table(rated).data
+    table = operations_table(rated, percentiles_of(rated)).data
     assert {row[table.columns.index("offered/s")].number.value for row in table.rows} == {offered}
 
 
@@ -102,7 +102,7 @@ def test_the_offered_rate_of_journeys_counts_their_requests(tmp_path):
     phase, stream = rated.summary.phases[-1], rated.summary.phases[-1].streams[0]
     planned = [{"name": phase.name, "streams": [{"name": stream.name, "journey": ["post", "read"]}]}]
     rated.__dict__["manifest"] = replace(rated.manifest, workload=replace(rated.manifest.workload, phases=planned))
-    table = operations_table(rated).data
+    table = operations_table(rated, percentiles_of(rated)).data
     assert {row[table.columns.index("offered/s")].number.value for row in table.rows} >= {100.0}
 
 

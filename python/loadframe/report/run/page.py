@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.experiment import RecordedRun, validity
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.publication_figures import (
     LENGTHS,
@@ -280,13 +280,12 @@ def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) 
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
-def operations_table(run: Run) -> Table:
+def operations_table(run: Run, by_phase: Percentiles) -> Table:
     """Return the page's table of the operations of each phase: load, throughput, response times and failures.
 
-    Parts of an operation, recall, and times with failures have rows of their own.
+    Parts of an operation, recall, and times with failures have rows of their own. `by_phase` has the run's percentiles.
     """
     rows = []
-    by_phase = percentiles_of(run)
     for phase in run.summary.phases:
         for index, (name, operation) in enumerate(with_parts(phase.operations)):
             failures = errors_text(operation)
@@ -410,7 +409,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         bounds=bounds_of(run),
         reasons=merged_reasons(summary.verdict.reasons) if summary.verdict else [],
         unchecked=merged_unchecked(summary.verdict.not_judged) if summary.verdict else [],
-        operations=operations_table(run) if phases else None,
+        operations=operations_table(run, percentiles) if phases else None,
         remarks=[
             f"in {phase.name}: {words}" if len(phases) > 1 else words
             for phase in phases
@@ -472,17 +471,18 @@ def _headline(run: Run, percentiles: Percentiles) -> list[str]:
             response, every = operation.response, with_failures(operation)
             intervals = percentiles[phase.name].get(name, {})
             p50, p99 = intervals.get("p50"), intervals.get("p99")
-            tail = f"p99 {_time_text(response.p99, p99)}"
-            if p99 and p99.few:
-                tail = f"maximum {seconds_text(response.max)} of {counted(operation.successes, 'request')}"
-            slowest = "max" if p99 and p99.few else "p99"
-            failed = f" ({seconds_text(every.at(slowest))} with failures)" if every else ""
+            few = bool(p99 and p99.few)
+            tail = (
+                f"maximum {seconds_text(response.max)} of {counted(operation.successes, 'request')}"
+                if few
+                else f"p99 {_time_text(response.p99, p99)}"
+            )
+            failed = f" ({seconds_text(every.at('max' if few else 'p99'))} with failures)" if every else ""
             lines.append(
                 f"{of_phase}{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
                 f" median {_time_text(response.p50, p50)}, {tail}{failed}."
             )
-    invalid = run.summary.verdict and not RecordedRun(run.path.name, None, {}, run).sound
-    return [f"Invalid: {line}" for line in lines] if invalid else lines
+    return [f"Invalid: {line}" for line in lines] if validity(run) is False else lines
 
 
 def _time_text(seconds: float | None, percentile: Percentile | None) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.telemetry import processes_of
 from loadframe.base.terminal import PrintableConsole
@@ -81,7 +81,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
     if summary.status != "done":
         words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
         console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
-    if summary.verdict and not RecordedRun(run.path.name, None, {}, run).sound:
+    if validity(run) is False:
         console.print(Text(_INVALID, style="bold red"))
     percentiles = percentiles_of(run)
     short = len(summary.phases) > _MOST_PHASES
