@@ -583,9 +583,11 @@ def _resources(folder: RecordedExperiment) -> list[Figure]:
     """
     at = [(treatment, runs[0]) for treatment, runs in by_treatment(folder) if runs]
     figures = []
-    for treatment, (recorded, run) in [at[0], at[-1]] if len(at) > 1 else at:
+    first, last = (f"the {place} of {len(at)} treatments" for place in ("first", "last"))
+    drawn = [(first, *at[0]), (last, *at[-1])] if len(at) > 1 else [("", *entry) for entry in at]
+    for which, treatment, (recorded, run) in drawn:
         if figure := resources_over_time(run, re.sub(r"[^\w-]+", "-", f"resources-{recorded.id}")):
-            words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment))))
+            words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment), which)))
             figures.append(replace(figure, caption=f"{words}. {figure.caption}"))
     return figures
 
