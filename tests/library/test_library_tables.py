@@ -117,7 +117,7 @@ def test_valid_has_one_meaning_for_runs_and_experiments(tmp_path, how, valid):
     assert run.valid == row["valid"] == listed["verdict"]["valid"] == valid
     assert result("report", folder)["verdict"]["valid"] == valid
     assert f"{1 + valid} of 2 runs valid" in repr(experiment)
-    assert repr(run) == f"<Run {CHANGED}: done. {standing}>"
+    assert repr(run) == f"<Run {CHANGED}: done, {word}>"
     assert f"done. {html.escape(standing)}" in run._repr_html_()
     assert f"| {word}{', bounded' if 'saturated' in how else ''} |" in markdown([Run(folder)])
     assert run_status(RecordedRun(CHANGED, 1, {}, Run(folder))) == (

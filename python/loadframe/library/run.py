@@ -180,17 +180,13 @@ class Run:
         """The plots of the run, by name."""
         return RunPlots(self._run)
 
-    @property
-    def _standing(self) -> str:
-        """A sentence on whether the figures are valid, as in reports."""
-        return standing_of(self._run, percentiles_of(self._run))[1]
-
     def __repr__(self) -> str:
-        return f"<Run {self.name}: {self.status}. {self._standing}>"
+        return f"<Run {self.name}: {self.status}, {'valid' if self.valid else 'not valid'}>"
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: status, validity, causes of the verdict, and the table of operations."""
-        head = f"<p><b>Run {cell(self.name)}</b>: {self.status}. {cell(self._standing)}</p>"
+        _, standing = standing_of(self._run, percentiles_of(self._run))
+        head = f"<p><b>Run {cell(self.name)}</b>: {self.status}. {cell(standing)}</p>"
         reasons = "".join(f"<li>{cell(reason.cause)}</li>" for reason in self._reasons)
         return f"{head}{f'<ul>{reasons}</ul>' if reasons else ''}{self.operations._repr_html_()}"
 
