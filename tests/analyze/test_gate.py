@@ -54,7 +54,7 @@ def test_a_slow_down_within_the_bounds_of_the_figures_is_undecided(possible, sta
     runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(1.0, possible))
     question = Question(Measure("measured", "throughput"), estimate, NONE, p=0.001, share=1.0, runs=(6, 6))
-    assert together(question, 2, "operations").standing == standing
+    assert together(question, "both operations").standing == standing
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, hig
     runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
     question = Question(Measure("measured", "p99"), estimate, NONE, p=1.0, share=1.0, runs=(6, 6))
-    check = together(question, 2, "operations")
+    check = together(question, "both operations")
     assert (check.standing, "inf" in check.why) == (standing, False)
     assert check.finds is None if finds is None else check.finds > finds
 
@@ -74,9 +74,8 @@ def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, hig
 def test_an_interval_that_only_the_generator_widens_says_so(kind, low, high):
     runs = [Observation(100.0 + number / 100, name) for name in ("old", "new") for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
-    check = together(
-        Question(Measure("measured", kind), estimate, NONE, p=1.0, share=1.0, runs=(6, 6)), 2, "operations"
-    )
+    question = Question(Measure("measured", kind), estimate, NONE, p=1.0, share=1.0, runs=(6, 6))
+    check = together(question, "both operations")
     assert check.standing == "undecided"
     assert "does not exclude 20 %; only because delays of the load generator widen it" in check.why
 
@@ -89,7 +88,7 @@ def undecided(values, thresholds=NONE, sessions=(None, None), bounds=EXACT):
         Measure("measured", "p50"), estimate_ratio(runs, "old", "new", session_spread=0.05).widened(bounds), thresholds,
         p=1.0, share=1.0, runs=(len(values), len(values)),
     )  # fmt: skip
-    check = together(question, 2, "operations")
+    check = together(question, "both operations")
     assert check.standing == "undecided"
     return check.why
 
@@ -125,7 +124,7 @@ def test_delays_of_the_generator_that_hide_the_effect_are_not_blamed_on_noise():
 def test_an_end_that_the_generator_leaves_open_is_unknown(kind, bounds, interval):
     estimate = RatioEstimate(Estimate(1.0, 0.805, 1.244), 0.0, 0.1, 8, 1.0, 1.0, "unpaired", 0.0, (1, 1))
     question = Question(Measure("measured", kind), estimate.widened(bounds), NONE, p=1.0, share=1.0, runs=(5, 5))
-    assert interval in together(question, 2, "sets").why
+    assert interval in together(question, "both sets").why
 
 
 def test_single_runs_are_not_called_noisy():
@@ -145,7 +144,7 @@ def test_more_runs_of_one_session_against_another_are_not_recommended():
 
 def test_the_end_of_an_interval_does_not_read_like_the_limit_that_it_keeps():
     estimate = RatioEstimate(Estimate(1.05, 0.87, 1.196), 0.05, 0.05, 8, 1.0, 0.5, "unpaired", 0.0, (1, 1))
-    check = together(Question(Measure("measured", "p50"), estimate, NONE, p=1.0, share=1.0, runs=(5, 5)), 2, "sets")
+    check = together(Question(Measure("measured", "p50"), estimate, NONE, p=1.0, share=1.0, runs=(5, 5)), "both sets")
     assert check.standing == "passed"
     assert "[-13 %, +19.6 %]" in check.why
 

@@ -437,7 +437,7 @@ def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, reques
     assert f"old has {words}, so its maximum may be too small" in sentence(contrast, compared)
     gate = judge(new, old, kinds=["max"])
     assert gate.standing == "undecided"
-    assert f"the baseline had {words}, so the maximum there may be too small" in check_of(gate, "max").why
+    assert f"the baseline had {words}, so its max may be too small" in check_of(gate, "max").why
     equal = judge(slowest(runs("new"), 3.0, 20_000, 20.0), old, kinds=["max"])
     assert equal.standing == "regression"
     # A short side that is equally slow, or slower, is decided only in one direction.
@@ -543,3 +543,56 @@ def test_small_shares_of_failures_keep_their_digits():
     assert means_cells(contrast)[0].text == "0.00052 %"
     gate = judge(new, old, kinds=["errors"])
     assert check_of(gate, "errors").why.startswith("0.00052 % and now 0.0050 % of the requests failed")
+
+
+def tailed(side, requests, seed, factor=1.0):
+    """Runs with numbers of requests by operation, whose response times are of one heavy-tailed distribution."""
+    random, made = np.random.default_rng(seed), []
+    for number in range(6):
+        figures = {}
+        for name, count in requests.items():
+            times = 0.01 * factor * np.exp(random.standard_normal(count))
+            figures[name] = Latency(count, p50=float(np.median(times)), p99=float(np.quantile(times, 0.99)))
+        values = {name: {"throughput": 10.0, "p50": it.p50, "p99": it.p99} for name, it in figures.items()}
+        run = made_up(side, number, values, 2 * number + (side == "new"))
+        (phase,) = run.run.summary.phases
+        operations = {
+            name: replace(it, response=figures[name], requests=figures[name].count, successes=figures[name].count)
+            for name, it in phase.operations.items()
+        }
+        run.run.__dict__["summary"] = replace(run.run.summary, phases=(replace(phase, operations=operations),))
+        made.append(run)
+    return made
+
+
+@pytest.mark.parametrize("count", [200, 2000])
+def test_a_percentile_of_a_baseline_with_too_few_requests_shows_no_worsening(count):
+    """The p99 of 13 requests is about their maximum, which is too low."""
+    few = {"read": 13, "scan": 13}
+    old, new = tailed("old", few, 1), tailed("new", dict.fromkeys(few, count), 2)
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["p99"])
+    assert [contrast.outcome for contrast in compared.contrasts] == ["inconclusive"] * 2
+    gate = judge(new, old, kinds=["p99"])
+    assert [check.standing for check in gate.checks] == ["undecided"] * 3
+    for check in gate.checks:
+        assert "the baseline had fewer requests, so its p99 may be too small" in check.why
+        assert "too few requests: 13 in a run, and p99 needs at least 1,000" in check.why
+    # Against as few requests, a worsening counts.
+    assert judge(tailed("new", few, 2, factor=20.0), old, kinds=["p99"]).standing == "regression"
+
+
+def test_operations_with_one_request_per_run_pass_by_p50_and_leave_the_joint_check():
+    often = {"read": 20_000, "scan": 20_000}
+    sides = [tailed(side, often | {"merge": 1}, seed) for seed, side in enumerate(("new", "old"))]
+    gate = judge(*sides, kinds=["p50", "p99"], bounds=[Bound("p50", 10.0)])
+    merge = check_of(gate, "merge p50 against baseline").why
+    assert "too few requests" not in merge
+    assert check_of(gate, "merge p50 bound").standing == "passed"
+    assert check_of(gate, "merge p99").standing == "undecided"
+    joint = check_of(gate, "p99 of the 2 measures with enough requests")
+    assert joint.standing == "passed"
+    # Without any operation with enough requests, the joint check is inconclusive.
+    rare = [tailed(side, dict.fromkeys(often, 500), seed) for seed, side in enumerate(("new", "old"))]
+    joint = check_of(judge(*rare, kinds=["p99"]), "p99 of all 2 measures together")
+    assert joint.standing == "undecided"
+    assert "too few requests: 500 in a run" in joint.why

@@ -134,7 +134,7 @@ class Contrast:
     least effect; `alike` has its whole interval within the least effect; `inconclusive` is all else. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
     failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0. `short` says
-    which side's maxima are too small, and why; see `Measure.shorter`. `sides` are the compared runs.
+    which side's values are too small, and why; see `Measure.shorter`. `sides` are the compared runs.
     """
 
     measure: Measure

@@ -32,8 +32,8 @@ _COUNTS: dict[str, FigureName] = {"throughput": "throughput", "documents": "docu
 #: of the rest is not a bound.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
 #: From this ratio of durations or numbers of requests on, the maxima of the shorter side are too small: the more
-#: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of
-#: a closed loop.
+#: requests, the larger their maximum, and so a percentile of few requests. It allows for a store that is slower by a
+#: fifth, which answers fewer requests of a closed loop.
 _LONGER = 1.3
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
@@ -138,12 +138,13 @@ class Measure:
         return False
 
     def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
-        """Return for each side why its maxima are too small: `fewer requests` or `less time`; empty if they are not.
+        """Return for each side why its values are too small: `fewer requests` or `less time`; empty if they are not.
 
-        The other side has more than 1.3 times as much on average. Only maxima depend on the length. Sides without a
-        value are not shorter.
+        The other side has more than 1.3 times as much on average. Maxima depend on both, and percentiles on the
+        requests of a side that has too few. Sides without a value are not shorter.
         """
-        if not self.is_maximum:
+        few = [self.few_requests(side) is not None for side in (first, second)]
+        if not self.is_maximum and not any(few):
             return "", ""
         # The mean number of requests and duration (s) of a run, for each side.
         lengths: list[tuple[float, float]] = []
@@ -156,9 +157,9 @@ class Measure:
             [
                 name
                 for name, length, other in zip(("fewer requests", "less time"), *pair, strict=True)
-                if other > _LONGER * length
+                if other > _LONGER * length and (self.is_maximum or (has_few and name == "fewer requests"))
             ]
-            for pair in (lengths, lengths[::-1])
+            for has_few, pair in zip(few, (lengths, lengths[::-1]), strict=True)
         ]
         return " and ".join(words[0]), " and ".join(words[1])
 
@@ -184,12 +185,13 @@ class Measure:
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
 
-        Ten requests must be slower than the percentile. None for other measures, also for maxima and means.
+        Ten requests must be slower than the percentile. None for other measures, also for maxima and means, and for
+        p50: the median of few requests is not too low, and run-to-run variance includes its error.
         """
-        share = _MISSING.get(self.kind.removeprefix("all-"))
-        if share is None or self.kind.removeprefix("all-") in ("max", "mean"):
+        kind = self.kind.removeprefix("all-")
+        if kind not in ("p90", "p99", "p99.9"):
             return None
-        needed = round(ENOUGH / share)
+        needed = round(ENOUGH / _MISSING[kind])
         fewest: FewRequests | None = None
         for run in runs:
             figures, phase = run.figures(self.phase, self.operation or ""), run.phase(self.phase)

@@ -68,7 +68,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base import special
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_limit, format_rare, share_beside
+from loadframe.base.units import counted, format_limit, format_rare, share_beside
 
 MISSING_TREATMENTS = Rule(
     "missing_treatments",
@@ -186,8 +186,8 @@ def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
     if not all(due):
         return 1.0
     between_runs = one_sided_p(estimate_ratio(observations, 0, 1), measure)
-    counted = float(special.betainc(failed[1], failed[0] + 1, due[1] / sum(due))) if failed[1] else 1.0
-    return max(between_runs, counted)
+    by_counting = float(special.betainc(failed[1], failed[0] + 1, due[1] / sum(due))) if failed[1] else 1.0
+    return max(between_runs, by_counting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +298,8 @@ def _against(
 ) -> list[Check]:
     """Return the checks against the baseline: for each kind the joint check, then its members.
 
-    Errors, and kinds with one member, have no joint check. `pace` is the speed of the machine for the new runs relative
+    Errors, and kinds with one member, have no joint check. It excludes measures with too few requests, unless all have
+    too few. `pace` is the speed of the machine for the new runs relative
     to the baseline's. `session_spread` is the assumed relative standard deviation of sessions. Checks of the operations
     in `watch` get most of the level.
     """
@@ -306,7 +307,7 @@ def _against(
     contrasts = comparison.contrasts
     # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
     about: list[
-        tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int], tuple[str, str], FewRequests | None]
+        tuple[Measure, RatioEstimate | None, Contrast | None, str, tuple[int, int], tuple[str, str], FewRequests | None]
     ] = []
     ps: list[float] = []
     members, watched = [], []
@@ -316,15 +317,22 @@ def _against(
         hides = [_hides(contrast) for contrast in chosen]
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
-            joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
-            counts = max(len(contrast.first) for contrast in chosen), max(len(contrast.second) for contrast in chosen)
-            before, now = (next(filter(None, whys), "") for whys in zip(*hides, strict=True))
-            few = next(filter(None, (contrast.few for contrast in chosen)), None)
-            about.append((Measure("all phases", kind), joint, None, len(chosen), counts, (before, now), few))
+            enough = [contrast for contrast in chosen if not contrast.few]
+            averaged = enough or chosen
+            joint = joint_estimate(averaged, baseline, new, session_spread) if kind != "errors" else None
+            counts = max(len(it.first) for it in averaged), max(len(it.second) for it in averaged)
+            before, now = (next(filter(None, whys), "") for whys in zip(*map(_hides, averaged), strict=True))
+            what = (
+                f"the {counted(len(enough), 'measure')} with enough requests"
+                if 0 < len(enough) < len(chosen)
+                else f"all {len(chosen)} measures together"
+            )
+            few = averaged[0].few
+            about.append((Measure("all phases", kind), joint, None, what, counts, (before, now), few))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
         for candidate, why in zip(chosen, hides, strict=True):
             counts = len(candidate.first), len(candidate.second)
-            about.append((candidate.measure, candidate.estimate, candidate, 1, counts, why, candidate.few))
+            about.append((candidate.measure, candidate.estimate, candidate, "", counts, why, candidate.few))
             ps.append(
                 more_errors(candidate.measure, *candidate.sides)
                 if kind == "errors"
@@ -333,14 +341,14 @@ def _against(
     graph = Graph(members, watched)
     adjusted = graph.adjust(ps)
     checks = []
-    for (measure, detail, contrast, count, counts, why, few), p, share in zip(
+    for (measure, detail, contrast, what, counts, why, few), p, share in zip(
         about, adjusted, graph.weights.tolist(), strict=True
     ):
         if detail is None:
             continue
         question = Question(measure, detail, thresholds, p, share, counts, pace, why, few)
         if contrast is None:
-            checks.append(together(question, count, "measures"))
+            checks.append(together(question, what))
         elif measure.kind == "errors":
             checks.append(errors_against_baseline(contrast, question, *contrast.sides))
         else:
@@ -350,9 +358,10 @@ def _against(
 
 def _hides(contrast: Contrast) -> tuple[str, str]:
     """Return why the figures of the baseline, and of the new runs, look too good; empty texts if they do not."""
-    before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", contrast.short[0])
+    kind = contrast.measure.kind
+    before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", kind, contrast.short[0])
     blind = contrast.measure.is_blind(contrast.sides[1].usable)
-    return before, BLIND if blind else too_short("the new runs", contrast.short[1])
+    return before, BLIND if blind else too_short("the new runs", kind, contrast.short[1])
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
@@ -439,8 +448,8 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
     """
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
-        counted = measure.is_maximum or (bound.kind == "errors" and bound.limit == 0)
-        judge = _judge_bound if counted else _estimated
+        is_counted = measure.is_maximum or (bound.kind == "errors" and bound.limit == 0)
+        judge = _judge_bound if is_counted else _estimated
         standing, figures, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
         if standing == "passed" and measure.is_blind(runs):
             standing, why = "undecided", BLIND

@@ -332,24 +332,22 @@ BLIND_BASELINE = (
 )
 
 
-def too_short(side: str, short: str) -> str:
-    """Return why the maximum of a side is too small; empty if `short` is. See `Measure.shorter`.
+def too_short(side: str, kind: str, short: str) -> str:
+    """Return why the value of a side is too small; empty if `short` is. See `Measure.shorter`.
 
-    `side` begins the text, such as `the baseline`; `short` says what it had less of.
+    `side` begins the text, such as `the baseline`; `kind` is of the measure; `short` says what the side had less of.
     """
-    words = (
-        f"{side} had {short}, so the maximum there may be too small; measure both for the same time at the same rate"
-    )
+    words = f"{side} had {short}, so its {kind} may be too small; measure both for the same time at the same rate"
     return words if short else ""
 
 
-def together(question: Question, members: int, what: str) -> Check:
-    """Return the joint check: whether the mean over all `members` of a kind, which `what` names, got worse.
+def together(question: Question, members: str) -> Check:
+    """Return the joint check: whether the mean over several measures of a kind got worse.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes the
     effect to catch, unless a run has too few requests. It is undecided if the machine's pace or the figures' bounds can
-    explain the change, or if `hides` of the question says that a side's figures are too good. `what` is a plural for
-    the title, such as `measures`.
+    explain the change, or if `hides` of the question says that a side's figures are too good. `members` names the
+    measures in the title, such as `all 3 measures together`.
     """
     span, worse = _span(question), _worse(question.worse_by()[0], question.least)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -371,10 +369,12 @@ def together(question: Question, members: int, what: str) -> Check:
     elif question.hides[1] and not stops:
         standing, why = "undecided", f"{span}: {question.hides[1]}"
     elif question.few and not stops:
-        standing, why = "undecided", f"{span}; {question.few}"
+        standing, why = "undecided", span
     else:
         why = f"{span}: beyond {format_limit(question.least)}" if stops else f"{span}{_finds(question)}"
-    title = f"{question.measure.kind} of all {members} {what} together"
+    if standing == "undecided" and question.few:
+        why += f"; {question.few}"
+    title = f"{question.measure.kind} of {members}"
     return Check(question.measure, {}, standing, why, title=title, p=question.p, finds=question.finds)
 
 
