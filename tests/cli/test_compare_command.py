@@ -34,11 +34,17 @@ def test_json_has_every_contrast(results):
 
 def test_unknown_ends_of_intervals_are_null(results):
     places = ("compare", results / "old/r0", results / "slow/r0")
-    for contrast in result(*places, "--measure", "throughput,p50")["contrasts"]:
-        ends = [(it["low"], it["high"]) for it in (contrast["ratio"], *contrast["means"])]
-        assert (contrast["outcome"], ends) == ("inconclusive", [(None, None)] * 3)
-    row = loadframe_library.compare(*places[1:], measures="throughput").contrasts.to_polars().row(0, named=True)
-    assert [row[name] for name in ("low", "high", "baseline_low", "group_high")] == [None] * 4
+    contrasts = result(*places, "--measure", "throughput,p50,errors")["contrasts"]
+    assert [contrast["measure"] for contrast in contrasts] == ["throughput", "p50", "errors"]
+    for contrast in contrasts:
+        # The share of errors of a group can be 0, unlike their ratio.
+        known = [contrast["ratio"], *(contrast["means"] if contrast["measure"] != "errors" else [])]
+        assert {(it["low"], it["high"]) for it in known} == {(None, None)}
+        assert contrast["outcome"] == "inconclusive"
+    rows = loadframe_library.compare(*places[1:], measures=["throughput", "errors"]).contrasts.to_polars()
+    assert rows["low"].to_list() == rows["high"].to_list() == [None, None]
+    row = rows.row(0, named=True)
+    assert [row[name] for name in ("baseline_low", "group_high")] == [None] * 2
     assert (row["group_mean"] / row["baseline_mean"], row["outcome"]) == (pytest.approx(row["ratio"]), "inconclusive")
 
 

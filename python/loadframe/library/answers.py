@@ -151,7 +151,7 @@ class Comparison(Answer):
                 "baseline": it.baseline,
                 "treatment": dict(it.treatment),
                 "ratio": it.ratio.value,
-                **{name: it.measure.interval(it.ratio)[name] for name in ("low", "high")},
+                **{name: it.measure.interval(it.ratio, of_ratio=True)[name] for name in ("low", "high")},
                 "p": it.p,
                 "outcome": it.outcome,
                 **{

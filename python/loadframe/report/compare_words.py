@@ -71,7 +71,7 @@ def means_cells(contrast: Contrast) -> list[Cell]:
 def _low_end(low: float, text: str, measure: Measure) -> str:
     """Return `text`, which writes the low end `low` of an interval, or `unknown` if that is 0 or less.
 
-    No time, rate or ratio is zero; a share of errors can be, so its text stays.
+    No time or rate is zero; a share of errors can be, so its text stays.
     """
     return UNKNOWN if low <= 0 and measure.kind != "errors" else text
 
@@ -97,7 +97,7 @@ def ratio_text(contrast: Contrast) -> str:
     if not interval:
         return value
     low, _, rest = interval.partition(", ")
-    return f"{value} [{_low_end(ratio.low, low, contrast.measure)}, {rest}"
+    return f"{value} [{UNKNOWN if ratio.low <= 0 else low}, {rest}"
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:

@@ -193,7 +193,7 @@ class Contrast:
             "few_requests": self.few and vars(self.few),
             "means": [self.measure.interval(mean) for mean in self.means],
             "medians": list(self.medians),
-            "ratio": self.measure.interval(self.ratio),
+            "ratio": self.measure.interval(self.ratio, of_ratio=True),
             "design": self.estimate.design,
             "sessions": list(self.estimate.sessions),
             "degrees_of_freedom": self.estimate.freedom if isfinite(self.estimate.freedom) else None,

@@ -210,13 +210,13 @@ class Measure:
             if (not operation.of_several if self.operation is None else name == self.operation)
         ]
 
-    def interval(self, estimate: Estimate) -> dict[str, float | None]:
-        """Return an estimate of values or of their ratio as `value`, `low` and `high`; an unknown end is null.
+    def interval(self, estimate: Estimate, *, of_ratio: bool = False) -> dict[str, float | None]:
+        """Return an estimate of values, or of their ratio, as `value`, `low` and `high`; an unknown end is null.
 
         No time, rate or ratio is 0, so a low end of 0 is unknown, except for shares of errors.
         """
-        document = estimate.as_dict()
-        return document | {"low": None} if estimate.low <= 0 and self.kind != "errors" else document
+        is_unknown = estimate.low <= 0 and (of_ratio or self.kind != "errors")
+        return estimate.as_dict() | ({"low": None} if is_unknown else {})
 
     def as_dict(self) -> dict[str, Any]:
         """Return `measure` (the kind), `phase`, `operation` and `unit` for JSON."""
