@@ -10,7 +10,14 @@ from pages import Page
 from loadframe.analyze.compare import compare, read_groups
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
-from loadframe.report.compare_words import inconclusive_text, lead, limited_text, open_reason, open_reasons
+from loadframe.report.compare_words import (
+    inconclusive_text,
+    lead,
+    limited_text,
+    open_reason,
+    open_reasons,
+    ratio_text,
+)
 from loadframe.report.kinds.compare import comparison_page, contrasts_table, print_comparison, throughput_plot
 from loadframe.report.plot import Axis
 from simulated import Truth, write_run
@@ -105,6 +112,22 @@ def test_an_end_that_the_load_generator_leaves_open_is_unknown_and_not_zero(comp
     print_comparison(shown)
     assert "[0" not in capsys.readouterr().out
     assert "[0" not in Page(comparison_page(shown)).text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (Estimate(1234.0, 300.0, 9000.0), "1,234 [300, 9,000]"),
+        (Estimate(1234.0, 0.0, math.inf), "1,234"),
+        (Estimate(1.1, 0.0, 3.0), "1.1 [unknown, 3.0]"),
+    ],
+)
+def test_a_large_ratio_has_no_exponent_and_no_ratio_has_the_low_end_zero(compared, ratio, text):
+    contrast = compared.contrasts[0]
+    for kind in ("throughput", "errors"):
+        measure = replace(contrast.measure, kind=kind)
+        shown = replace(contrast, measure=measure, estimate=replace(contrast.estimate, ratio=ratio))
+        assert ratio_text(shown) == text
 
 
 def _first_row(comparison):

@@ -89,11 +89,11 @@ def ratio_text(contrast: Contrast) -> str:
     """
     ratio = contrast.ratio
     if not ratio.is_finite and ratio.low <= 0:
-        return f"{ratio.value:.3g}{limit_text(contrast.estimate.bounds)}"
+        return f"{format_count(ratio.value)}{limit_text(contrast.estimate.bounds)}"
     value, _, interval = measured_text(ratio).partition(" [")
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
-        value = f"{ratio.value:.3g}"
+        value = format_count(ratio.value)
     if not interval:
         return value
     low, _, rest = interval.partition(", ")
