@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from usl_data import read_pairs, simulate
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import fit, warnings
+from loadframe.analyze.scalability.intervals import CeilingChange
 from loadframe.base.errors import BadInput
 
 DOUBLING = [1, 2, 4, 8, 16, 32]
@@ -176,6 +178,13 @@ def test_that_there_is_no_peak_is_said_only_where_the_interval_of_kappa_allows_n
     noisy = fit([(1, 100), (2, 180), (4, 430), (8, 700)])
     assert noisy.candidate.n.low < 8
     assert noisy.standing == "open"
+
+
+def test_a_fall_beyond_the_knee_does_not_end_at_zero():
+    fall = CeilingChange(4, 32, Estimate(-0.04, -0.08, -0.0004))
+    assert "throughput falls beyond it: it changes by -4.0 % [-8.0 %, -0.04 %] from 4 to 32 nodes" in (
+        warnings.CEILING_MAY_FALL(ceiling=fall, over="nodes").cause
+    )
 
 
 def test_a_hard_knee_does_not_grow_faster_than_size():

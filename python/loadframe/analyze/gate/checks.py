@@ -405,7 +405,8 @@ def _span(question: Question) -> str:
     value, low, high = question.worse_by()
     unknown_low, unknown_high = question.open_ends
     least = UNKNOWN if unknown_low else written_apart(low, 0, format_change)
-    most = UNKNOWN if unknown_high else written_apart(high, question.catch, format_change)
+    nearer = min(0.0, question.catch, key=lambda limit: abs(high - limit))
+    most = UNKNOWN if unknown_high else written_apart(high, nearer, format_change)
     return f"{_worse(value, question.least)} [{least}, {most}], p = {question.p:.2g}"
 
 

@@ -8,7 +8,7 @@ from loadframe.analyze.scalability.intervals import PEAK_REACH, CeilingChange, P
 from loadframe.analyze.scalability.models import LADDERS, USL, ModelName
 from loadframe.analyze.scalability.observations import Observations
 from loadframe.analyze.scalability.result import ModelFit, Robust
-from loadframe.base.units import format_change, format_count, format_share
+from loadframe.base.units import format_change, format_changes, format_count, format_share
 
 _NAMES = {
     "linear": "linear scaling",
@@ -113,8 +113,8 @@ def _ceiling_may_fall(ceiling: CeilingChange | None, over: str) -> str:
     return (
         "the hard knee explains these data better than the USL, but throughput"
         f" {'falls' if change.high < 0 else 'may fall'} beyond it: it changes by {format_change(change.value)}"
-        f" [{format_change(change.low)}, {format_change(change.high)}] from {format_count(ceiling.first)} to"
-        f" {format_count(ceiling.last)} {over}"
+        f" {format_changes(change.low, change.high)} from {format_count(ceiling.first)} to {format_count(ceiling.last)}"
+        f" {over}"
     )
 
 
