@@ -1,5 +1,7 @@
 """`loadframe compare`: table, sentence, page and JSON; refusal of incomparable runs."""
 
+import shutil
+
 import pytest
 
 import loadframe as loadframe_library
@@ -52,6 +54,20 @@ def test_a_single_experiment_is_split_by_its_treatments(tmp_path):
     write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 8), repetitions=4)
     document = result("compare", tmp_path / "e", "--measure", "throughput")
     assert [group["group"] for group in document["groups"]] == ["clients 1", "clients 8"]
+
+
+def test_a_folder_with_a_copy_of_a_run_is_not_split_by_treatments(tmp_path):
+    for number in range(4):
+        nodes = 1 + number % 2
+        write_run(
+            tmp_path / "runs", f"r{number}", Truth(seconds=2), nodes=nodes, seed=number, treatment={"nodes": nodes}
+        )
+    assert within("compare", tmp_path / "runs")[0] == 0
+    shutil.copytree(tmp_path / "runs/r0", tmp_path / "runs/copy")
+    status, _, errors = within("compare", tmp_path / "runs")
+    assert status == 2
+    assert "are the same run" in errors
+    assert "name each run once, without copies" in " ".join(errors.split())
 
 
 def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):

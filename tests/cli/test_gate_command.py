@@ -151,6 +151,15 @@ def test_runs_are_not_compared_with_themselves(results, tmp_path, monkeypatch, c
     )
 
 
+def test_a_copy_among_the_new_runs_is_not_blamed_on_the_baseline(results, tmp_path):
+    shutil.copytree(results / "same", tmp_path / "new")
+    shutil.copytree(results / "same/r0", tmp_path / "new/copy")
+    status, _, errors = within("gate", tmp_path / "new", "--baseline", results / "old")
+    assert status == 2
+    assert "name each run once, without copies" in " ".join(errors.split())
+    assert "--baseline" not in errors
+
+
 def test_strict_refuses_a_gate_that_leaves_runs_out(results, tmp_path):
     for number in range(6):
         write_run(tmp_path / "new", f"r{number}", Truth(), seed=100 + number,

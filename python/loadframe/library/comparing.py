@@ -44,7 +44,7 @@ def compare_groups(
 def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, or the groups of a single experiment. BadInput if it has only one treatment."""
     if len(arguments) > 1:
-        return _without_shared_runs(read_groups(arguments), "name each run once")
+        return _without_shared_runs(read_groups(arguments), _NO_COPIES)
     split = read_variants(arguments[0]) or split_by_treatment(
         read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
     )
@@ -54,7 +54,7 @@ def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
             where=arguments[0],
             remedy="name two or more folders",
         )
-    return split
+    return _without_shared_runs(split, _NO_COPIES)
 
 
 def gate_groups(
@@ -111,8 +111,15 @@ def gate_groups(
     return gate, groups
 
 
+#: Remedy for runs that occur twice.
+_NO_COPIES = "name each run once, without copies"
+
+
 def _without_shared_runs(groups: tuple[Group, ...], remedy: str) -> tuple[Group, ...]:
-    """Return the groups; BadInput if two of their runs are the same run, also by a link or as a copy."""
+    """Return the groups; BadInput if two of their runs are the same run, also by a link or as a copy.
+
+    `remedy` is for runs of two groups.
+    """
     seen: dict[Hashable, tuple[Group, RecordedRun]] = {}
     for group in groups:
         for run in group.runs:
@@ -124,7 +131,7 @@ def _without_shared_runs(groups: tuple[Group, ...], remedy: str) -> tuple[Group,
                 raise BadInput(
                     f"{run.id} of {group.label} and {first[1].id} of {first[0].label} are the same run",
                     where=str(run.run.path),
-                    remedy=remedy,
+                    remedy=_NO_COPIES if first[0] is group else remedy,
                 )
             seen |= {key: (group, run) for key in keys if key is not None}
     return groups
