@@ -110,6 +110,20 @@ def test_settings_are_restored_after_the_last_restart(existing, monkeypatch):
     assert restarted.values == BEFORE
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_only_a_cluster_that_a_run_has_used_is_restarted_for_damaged_nodes(existing, monkeypatch, used):
+    clusters, target, _ = existing("workload: small.yaml\nkind: scale\nfactors: {clients: [1, 2]}\n")
+    target.name, target.used, target.changes.nodes, target.changes.running = "docs", used, 1, True
+    target.cluster.nodes = [SimpleNamespace(alive=True, paused=True, cut=False)]
+    target.cluster.keep = target.ledger.delete = lambda: None
+    restarted = Remembering()
+    restarted.keep, respawned = lambda: None, []
+    monkeypatch.setattr(Cluster, "respawn", lambda name, *_: respawned.append(name) or restarted)
+    monkeypatch.setattr(Cluster, "runs", lambda _: True)
+    assert clusters._restore(target) is None
+    assert respawned == ["docs"] * used
+
+
 def test_settings_are_set_again_when_the_users_command_has_added_nodes(existing):
     clusters, _, runs = existing(
         "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"

@@ -242,6 +242,7 @@ class ExistingClusters:
         key = self._key(run.treatment)
         cluster = self._live(key)
         target = self._targets[key]
+        target.used = True
         cluster = target.resize(cluster, self._wanted_nodes(run.treatment), self._listener.step)
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
@@ -598,6 +599,8 @@ class ExistingClusters:
                 lambda: restore_settings(cluster, earlier, self._listener),
             )
             target.settings.adopt(settings)
+            # Its runs may have damaged the nodes.
+            target.used = True
             if earlier.nodes is not None:
                 changes.nodes = earlier.nodes
             if earlier.running is not None:

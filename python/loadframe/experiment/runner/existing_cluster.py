@@ -150,6 +150,8 @@ class ExistingCluster:
     cluster: Cluster | None
     ledger: Ledger
     settings: RuntimeSettings
+    #: Whether a run has used it: damage from before is the user's.
+    used: bool = False
 
     @property
     def changes(self) -> Changes:
@@ -237,10 +239,12 @@ class ExistingCluster:
     def restore_nodes(self, report: Callable[[str], None]) -> None:
         """Give the cluster the number of nodes that it had before, and remove it from the changes.
 
-        LoadframeError on failure; `cluster` is then None if it had to be restarted.
+        Also restarts a named cluster that a run damaged. LoadframeError on failure; `cluster` is then None if it had to
+        be restarted.
         """
         assert self.cluster
-        self.cluster = self.resize(self.cluster, self.changes.nodes, report)
+        if self.used or self.changes.nodes not in (None, self.cluster.size):
+            self.cluster = self.resize(self.cluster, self.changes.nodes, report)
         self.changes.nodes = None
 
     def restore_settings(self, listener: Listener) -> None:
