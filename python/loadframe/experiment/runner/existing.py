@@ -244,6 +244,9 @@ class ExistingClusters:
         target = self._targets[key]
         target.used = True
         cluster = target.resize(cluster, self._wanted_nodes(run.treatment), self._listener.step)
+        if run.treatment.get("event") and self._can_resize():
+            # Its timeline may change the number.
+            target.note_nodes(cluster)
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
         applied = {name: level for name, level in target.settings.applied.items() if level is not None}
@@ -361,9 +364,7 @@ class ExistingClusters:
         wanted = self._adoptable(treatment, cluster) if adopts else None
         if store.cluster:
             # `_attach` has started a stopped cluster.
-            changes.running = not self._started
-        if self._can_resize():
-            changes.nodes = cluster.size
+            changes.running, changes.nodes = not self._started, cluster.size
         ledger, earlier = claim(f"{changes.prefix or 'names-'}{secrets.token_hex(4)}", changes)
         target = ExistingCluster(hosts, store.cluster, cluster, ledger, RuntimeSettings(ledger))
         self._targets[key] = target
@@ -593,18 +594,19 @@ class ExistingClusters:
         else:
             announce(leftover, self._listener)
             settings = dict(earlier.settings)
+            # First, so that the end of this command repeats a failed restoration.
+            if earlier.nodes is not None:
+                changes.nodes = earlier.nodes
+            if earlier.running is not None:
+                changes.running = earlier.running
+            # Its runs may have damaged the nodes.
+            target.used = True
             attempt(
                 lambda: drop_collections(cluster, earlier, self._listener),
                 lambda: self._restore_nodes(cluster, earlier),
                 lambda: restore_settings(cluster, earlier, self._listener),
             )
             target.settings.adopt(settings)
-            # Its runs may have damaged the nodes.
-            target.used = True
-            if earlier.nodes is not None:
-                changes.nodes = earlier.nodes
-            if earlier.running is not None:
-                changes.running = earlier.running
         # A command that is killed between these steps leaves no collection without a ledger.
         target.ledger.write()
         leftover.delete()

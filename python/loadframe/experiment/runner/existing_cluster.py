@@ -187,6 +187,7 @@ class ExistingCluster:
             self.settings.forget()
         if nodes is None or nodes == cluster.size:
             return cluster
+        self.note_nodes(cluster)
         if self.name is None:
             # Added nodes lack the settings.
             self.settings.forget()
@@ -196,6 +197,12 @@ class ExistingCluster:
         self.cluster = Cluster.respawn(self.name, nodes, report)
         self.settings.forget()
         return self.cluster
+
+    def note_nodes(self, cluster: Cluster) -> None:
+        """Write the number of nodes to the ledger, which restores it, unless it has one from before a change."""
+        if self.changes.nodes is None:
+            self.changes.nodes = cluster.size
+            self.ledger.write()
 
     def intact(self, session: Session) -> bool:
         """Return whether ledger and session have the same collections, with the documents that were loaded.
