@@ -66,3 +66,19 @@ def test_a_failed_command_leaves_the_size_and_the_events_of_the_store(
         else:
             cluster.shrink(before - wanted)
     assert (cluster.size, heard) == (after, events)
+
+
+def test_added_nodes_get_the_settings_of_the_cluster_before_they_count_as_joined(tmp_path, monkeypatch):
+    nodes = NodeTable(None, {}, [Node("node-0", "127.0.0.1:1")])
+    cluster = Cluster(find("redis"), nodes, attached=1)
+    cluster._scale = ScaleCommand("printf '127.0.0.1:1\\n127.0.0.1:2\\n' {nodes}", tmp_path)
+    cluster.health = lambda: Health(ready=True, status="green", nodes=cluster.size + 1, moving=0, missing=0)
+    monkeypatch.setattr(scale_command, "_CALM", 0)
+    heard = []
+    monkeypatch.setattr(type(cluster.store), "configure", lambda _, *configured: heard.append(configured))
+    cluster.configure({"hz": "10"})
+    cluster.configure({"hz": "20"})
+    with cluster.telling(lambda event: heard.append(event.kind)):
+        cluster.grow()
+    addresses = ["127.0.0.1:1", "127.0.0.1:2"]
+    assert heard[2:5] == ["node requested", (addresses, {"hz": "20"}), "node joined"]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.existing import ExistingClusters
 from loadframe.experiment.runner.existing_cluster import ExistingCluster, RuntimeSettings
@@ -137,4 +138,23 @@ def test_settings_are_set_again_when_the_users_command_has_added_nodes(existing)
         cluster.values["buffer"] = "the value of a new node"
 
     cluster.resize = resize
+    assert clusters.provide(clusters._experiment, run).values["buffer"] == level
+
+
+def test_a_setting_is_set_on_nodes_with_different_values(existing, monkeypatch):
+    clusters, target, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+    )
+    run = next(iter(runs.values()))
+    cluster = clusters.provide(clusters._experiment, run)
+    level = cluster.values.pop("buffer")
+    target.settings.forget()
+    read = cluster.running_settings
+
+    def running_settings(addresses, names):
+        if "buffer" not in cluster.values:
+            raise BadInput("the nodes have different values of buffer")
+        return read(addresses, names)
+
+    monkeypatch.setattr(cluster, "running_settings", running_settings)
     assert clusters.provide(clusters._experiment, run).values["buffer"] == level

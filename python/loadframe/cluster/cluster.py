@@ -68,6 +68,8 @@ class Cluster(ClusterView):
         self._changing = threading.RLock()
         #: The user's command that changes the number of nodes of an existing cluster.
         self._scale: ScaleCommand | None = None
+        #: Settings that `configure` has set.
+        self._configured: dict[str, Any] = {}
         #: Whether `stop` was called; later changes are refused.
         self._stopped = False
 
@@ -401,9 +403,10 @@ class Cluster(ClusterView):
     def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
         """Change the number of nodes of an existing cluster to `nodes` with its scale command.
 
-        Returns the names of the added or removed nodes; empty without a change. Waits until the data is balanced, and
-        emits events. BadInput without a command or for fewer than one node. StoreFailed if the command fails, or
-        if the store does not have that number of nodes in time; the size is then that of the store.
+        Returns the names of the added or removed nodes; empty without a change. Added nodes get the settings of
+        `configure`. Waits until the data is balanced, and emits events. BadInput without a command or for fewer than
+        one node. StoreFailed if the command fails, or if the store does not have that number of nodes in time; the size
+        is then that of the store.
         """
         if self._scale is None:
             raise BadInput(
@@ -421,13 +424,16 @@ class Cluster(ClusterView):
             ready = self.health().ready
             try:
                 addresses = self._scale.carry_out(nodes, self.health, **progress)
+                if addresses:
+                    listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
+                    self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
+                if more and self._configured:
+                    # In some stores, a new node has its own values.
+                    self.store.configure(self.addresses, self._configured)
             except BaseException:
                 self._follow_failed_resize(names, more=more)
                 raise
             self._attached = nodes
-            if addresses:
-                listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
-                self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
             self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
             balanced = self._scale.settle(self.health, **progress, ready=ready)
             wall = time.time() - (time.monotonic() - balanced)
@@ -587,6 +593,7 @@ class Cluster(ClusterView):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart."""
         self.store.configure(self.addresses, settings)
+        self._configured |= settings
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:

@@ -113,7 +113,12 @@ class RuntimeSettings:
 
         Waits up to 3 s for the value of the test, or without a test for a change. LoadframeError if setting fails.
         """
-        before, earlier = self._value(cluster, name), self.applied.get(name)
+        earlier = self.applied.get(name)
+        try:
+            before = self._value(cluster, name)
+        except BadInput:
+            # A node that was just added or restarted has another value than the others.
+            before = ""
         self.applied[name] = _UNKNOWN
         try:
             cluster.configure({name: self._ledger.changes.settings[name] if level is None else level})
