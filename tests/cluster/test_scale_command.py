@@ -82,3 +82,18 @@ def test_added_nodes_get_the_settings_of_the_cluster_before_they_count_as_joined
         cluster.grow()
     addresses = ["127.0.0.1:1", "127.0.0.1:2"]
     assert heard[2:5] == ["node requested", (addresses, {"hz": "20"}), "node joined"]
+
+
+def test_a_failed_command_runs_again_even_for_the_number_of_nodes_that_the_store_had_after_it(tmp_path, monkeypatch):
+    cluster = Cluster(find("redis"), NodeTable(None, {}, [Node("node-0", "127.0.0.1:1")]), attached=1)
+    cluster._scale = ScaleCommand("sh -c 'echo {nodes} >> calls; test $(wc -l < calls) -gt 1'", tmp_path)
+    cluster.health = lambda: Health(ready=True, status="green", nodes=1, moving=0, missing=0)
+    monkeypatch.setattr(scale_command, "_CALM", 0)
+    heard = []
+    with cluster.telling(lambda event: heard.append(event.kind)):
+        with pytest.raises(StoreFailed):
+            cluster.resize(2)
+        assert (cluster.size, cluster.uncertain) == (1, True)
+        assert cluster.resize(1) == cluster.resize(1) == []
+    assert (cluster.size, cluster.uncertain, heard) == (1, False, ["node requested"])
+    assert (tmp_path / "calls").read_text().split() == ["2", "1"]

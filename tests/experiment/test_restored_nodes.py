@@ -83,3 +83,23 @@ def test_the_end_repeats_a_failed_restoration_of_leftovers(opening, monkeypatch)
     with pytest.raises(StoreFailed, match="status 1"), clusters:
         clusters._open(runs[0].treatment, adopts=False)
     assert (cluster.wanted, cluster.size) == ([3, 3], 3)
+
+
+def test_the_command_runs_again_after_a_failure_that_left_the_number_as_it_was(opening, monkeypatch):
+    clusters, cluster, runs = opening(SCALE)
+    more = next(run for run in runs if run.treatment["nodes"] == 3)
+
+    def resize(nodes, _report=None):
+        cluster.wanted.append(nodes)
+        cluster.uncertain = nodes == 3
+        if cluster.uncertain:
+            raise StoreFailed("the command did not end in time")
+
+    monkeypatch.setattr(cluster, "resize", resize)
+    with clusters:
+        clusters._open(more.treatment, adopts=False)
+        with pytest.raises(StoreFailed, match="in time"):
+            clusters.provide(clusters._experiment, more)
+        clusters.discard()
+        cluster.uncertain = False
+    assert cluster.wanted == [3, 2]

@@ -20,7 +20,7 @@ class Remembering:
     def __init__(self):
         self.values = dict(BEFORE)
         self.addresses, self.size, self.spec, self.nodes = ["127.0.0.1:1"], 1, None, []
-        self.store, self.observed = self, {}
+        self.store, self.observed, self.uncertain = self, {}, False
 
     def running_settings(self, _addresses, names):
         return {name: RunningSetting(self.values[name], self.values[name]) for name in names}

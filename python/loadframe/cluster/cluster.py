@@ -68,6 +68,8 @@ class Cluster(ClusterView):
         self._changing = threading.RLock()
         #: The user's command that changes the number of nodes of an existing cluster.
         self._scale: ScaleCommand | None = None
+        #: Whether this command failed last, so that the number of nodes may still change.
+        self.uncertain = False
         #: Settings that `configure` has set.
         self._configured: dict[str, Any] = {}
         #: Whether `stop` was called; later changes are refused.
@@ -406,7 +408,7 @@ class Cluster(ClusterView):
         Returns the names of the added or removed nodes; empty without a change. Added nodes get the settings of
         `configure`. Waits until the data is balanced, and emits events. BadInput without a command or for fewer than
         one node. StoreFailed if the command fails, or if the store does not have that number of nodes in time; the size
-        is then that of the store.
+        is then that of the store, and the next call runs the command also for this size.
         """
         if self._scale is None:
             raise BadInput(
@@ -416,10 +418,11 @@ class Cluster(ClusterView):
             raise BadInput(f"the number of nodes must be at least 1; got {nodes}", remedy="remove fewer nodes")
         with self._changing:
             more, names = nodes > self.size, tuple(f"node-{n}" for n in range(*sorted((self.size, nodes))))
-            if not names:
+            if not names and not self.uncertain:
                 return []
             report(f"running {self._scale.text(nodes)} for {format_nodes(nodes)}")
-            self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
+            if names:
+                self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
             ready = self.health().ready
             try:
@@ -427,24 +430,28 @@ class Cluster(ClusterView):
                 if addresses:
                     listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
                     self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
-                if more and self._configured:
+                if self._configured and (more or self.uncertain):
                     # In some stores, a new node has its own values.
                     self.store.configure(self.addresses, self._configured)
             except BaseException:
                 self._follow_failed_resize(names, more=more)
                 raise
-            self._attached = nodes
-            self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
+            self._attached, self.uncertain = nodes, False
+            if names:
+                self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
             balanced = self._scale.settle(self.health, **progress, ready=ready)
-            wall = time.time() - (time.monotonic() - balanced)
-            self._emit(ClusterEvent(event_kinds.BALANCED, (), wall=wall, monotonic=balanced))
+            if names:
+                wall = time.time() - (time.monotonic() - balanced)
+                self._emit(ClusterEvent(event_kinds.BALANCED, (), wall=wall, monotonic=balanced))
         return list(names)
 
     def _follow_failed_resize(self, names: Sequence[str], *, more: bool) -> None:
         """Set the size to the store's number of nodes, and emit the event of the nodes that joined or left.
 
-        `names` are the nodes that were to join (`more`) or leave. Does nothing if the store does not answer.
+        `names` are the nodes that were to join (`more`) or leave. The size may still change, and stays as it is if the
+        store does not answer.
         """
+        self.uncertain = True
         with contextlib.suppress(LoadframeError):
             size = self.health().nodes
             split = max(size - (self.size if more else self.size - len(names)), 0)

@@ -333,8 +333,8 @@ class ExistingClusters:
     def discard(self) -> None:
         """Make the next run attach to its cluster (unless it has a name), fill it, and apply its settings again."""
         for target in self._targets.values():
-            if target.name is None:
-                target.cluster = None
+            if target.name is None and target.cluster:
+                target.uncertain, target.cluster = target.cluster.uncertain, None
             target.changes.data = None
             target.settings.forget()
 
@@ -416,6 +416,7 @@ class ExistingClusters:
             interrupts.check()
             try:
                 target.cluster = self._attach(key)
+                target.cluster.uncertain = target.uncertain
                 if self._started:
                     target.settings.forget()
             except LoadframeError as error:

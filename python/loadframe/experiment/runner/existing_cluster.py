@@ -157,6 +157,8 @@ class ExistingCluster:
     settings: RuntimeSettings
     #: Whether a run has used it: damage from before is the user's.
     used: bool = False
+    #: Whether the number of nodes may still change after the attachment that ended last; see `Cluster.uncertain`.
+    uncertain: bool = False
 
     @property
     def changes(self) -> Changes:
@@ -190,7 +192,7 @@ class ExistingCluster:
             self.cluster = cluster = Cluster.respawn(self.name, nodes or cluster.size, report)
             # Some stores forget run-time settings when they restart.
             self.settings.forget()
-        if nodes is None or nodes == cluster.size:
+        if nodes is None or (nodes == cluster.size and not cluster.uncertain):
             return cluster
         self.note_nodes(cluster)
         if self.name is None:
@@ -292,8 +294,9 @@ class ExistingCluster:
             left.append(f"the collections {', '.join(changes.collections)}")
         if changes.settings:
             left.append(f"the changed settings {', '.join(changes.settings)}")
-        if changes.nodes is not None and not (self.cluster and self.cluster.size == changes.nodes):
-            left.append(f"{'' if self.cluster else 'possibly '}another number of nodes than {changes.nodes}")
+        known = self.cluster if self.cluster and not self.cluster.uncertain else None
+        if changes.nodes is not None and not (known and known.size == changes.nodes):
+            left.append(f"{'' if known else 'possibly '}another number of nodes than {changes.nodes}")
         return f". It still has {', and '.join(left)}" if left else ""
 
     def exists_already(self, names: Sequence[str]) -> BadInput:
