@@ -18,7 +18,11 @@ class ExitCode(IntEnum):
 
     OK = 0, "The command did its work. gate: passed."
     FAILED = 1, "A run, a store or a check failed. gate: a regression or a broken bound."
-    BAD_INPUT = 2, "Files, options or the machine do not allow the request, no rate meets the SLO, or no trigger fired."
+    BAD_INPUT = (
+        2,
+        "Files, options or the machine do not allow the request, the cluster at --hosts does not answer, no rate meets"
+        " the SLO, or no trigger fired.",
+    )
     INCONCLUSIVE = 3, "gate: the runs show neither a pass nor a regression."
     NO_VALID_RUN = 4, "No run of the experiment is valid; with --strict, a run is invalid. The report gives the causes."
     TRY_AGAIN = 75, "The Slurm job ends before the last run. Submit it again to continue."
@@ -75,7 +79,7 @@ class GeneratorFailed(LoadframeError):
 
 
 class BadInput(LoadframeError):
-    """Files, options or the machine do not allow the request; nothing was started. Exit status 2.
+    """Files, options or the machine do not allow the request, or the given cluster does not answer. Exit status 2.
 
     >>> try:
     ...     loadframe.Workload(workload="w", operations={"read": {"serch": {}}}, phases=[])
