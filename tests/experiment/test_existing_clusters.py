@@ -318,9 +318,10 @@ def test_the_users_own_collection_is_used_and_kept(server, write, tmp_path):
     assert [run.raw_manifest["store"]["documents"] for run in runs] == [{"things": 200}] * 2
     assert "phase fill" not in witness.heard
     warmed = Witness()
-    carry_out(write(server, f"{text}prepare: [fill, look]\nmeasure: look\n", ", data: reuse", "warmed"), warmed)
+    twice = f"{text}repetitions: 2\nprepare: [fill, look]\nmeasure: look\n"
+    carry_out(write(server, twice, ", data: reuse", "warmed"), warmed)
     assert "phase fill" not in warmed.heard
-    assert warmed.heard.count("phase look") == len(runs) + 1, "once before the two runs"
+    assert warmed.heard.count("phase look") == 2 * len(runs) + 1, "once before the runs of both blocks"
     assert server.foreign() == before
     # The names of the workload would collide with it.
     done = loadframe("run", write(server, text, ", prefix: none"), "--output", tmp_path / "refused")

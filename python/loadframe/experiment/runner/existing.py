@@ -267,24 +267,33 @@ class ExistingClusters:
         """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
         With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
-        that they exist. Then only the warming phases run, because nodes may have started. LoadframeError if it fails.
+        that they exist. Then only the warming phases run, once per state after a start of nodes. LoadframeError if it
+        fails.
         """
         target = self._targets[self._key(run.treatment)]
         phases = session.workload.preparing(self._experiment.prepared)
+        warming = [phase for phase in phases if warms(phase)]
+        described = [_settings(self._experiment, run.treatment), [phase.describe() for phase in warming]]
+        state = json.dumps(described, sort_keys=True, default=str)
+        cold = [] if state in target.warmed else warming
         wanted = None
         if self._experiment.file.store.data == "reuse":
             target.require_collections(session)
-            phases = [phase for phase in phases if warms(phase)]
+            phases = cold
         else:
             wanted = self._fingerprint(stage.experiment, run.treatment, stage.cluster)
             if target.changes.data == wanted and self._experiment.file.fills_once and target.intact(session):
                 self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
-                phases, wanted = [phase for phase in phases if warms(phase)], None
+                phases, wanted = cold, None
             else:
+                target.warmed.clear()
                 target.drop(self._listener)
                 target.create(session)
         with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
             session.prepare(phases, Path(scratch))
+        # Transitions may restart nodes.
+        if not isinstance(self._experiment.file, ElasticFile):
+            target.warmed.add(state)
         if wanted is not None:
             target.changes.documents = count_documents(session)
             target.changes.data = wanted
@@ -336,7 +345,7 @@ class ExistingClusters:
             if target.name is None and target.cluster:
                 target.uncertain, target.cluster = target.cluster.uncertain, None
             target.changes.data = None
-            target.settings.forget()
+            target.forget()
 
     def _key(self, treatment: Mapping[str, Level]) -> tuple[str, str]:
         """Return the kind of a treatment's store, and the cluster's name or else its addresses."""
@@ -418,7 +427,7 @@ class ExistingClusters:
                 target.cluster = self._attach(key)
                 target.cluster.uncertain = target.uncertain
                 if self._started:
-                    target.settings.forget()
+                    target.forget()
             except LoadframeError as error:
                 if attempts == _ATTEMPTS:
                     raise ClusterLost(

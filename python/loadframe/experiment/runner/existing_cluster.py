@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
@@ -159,6 +159,8 @@ class ExistingCluster:
     used: bool = False
     #: Whether the number of nodes may still change after the attachment that ended last; see `Cluster.uncertain`.
     uncertain: bool = False
+    #: Settings and warming phases, as JSON, that have run on the present nodes and data.
+    warmed: set[str] = field(default_factory=set)
 
     @property
     def changes(self) -> Changes:
@@ -191,19 +193,24 @@ class ExistingCluster:
             self.cluster = None
             self.cluster = cluster = Cluster.respawn(self.name, nodes or cluster.size, report)
             # Some stores forget run-time settings when they restart.
-            self.settings.forget()
+            self.forget()
         if nodes is None or (nodes == cluster.size and not cluster.uncertain):
             return cluster
         self.note_nodes(cluster)
         if self.name is None:
             # Added nodes lack the settings.
-            self.settings.forget()
+            self.forget()
             cluster.resize(nodes, report)
             return cluster
         self.cluster = None
         self.cluster = Cluster.respawn(self.name, nodes, report)
-        self.settings.forget()
+        self.forget()
         return self.cluster
+
+    def forget(self) -> None:
+        """Mark all settings as unknown and all states as cold, because nodes may have started."""
+        self.settings.forget()
+        self.warmed.clear()
 
     def note_nodes(self, cluster: Cluster) -> None:
         """Write the number of nodes to the ledger, which restores it, unless it has one from before a change."""
