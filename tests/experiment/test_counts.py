@@ -47,6 +47,16 @@ def test_writes_without_acknowledgement_are_not_lost(counts):
     assert documents_lost(counts.difference("c", 99)) is not None
 
 
+def test_acknowledged_documents_are_lost_despite_writes_without_acknowledgement(counts):
+    counts.add({"bulk": BULK}, 100)
+    counts.add({"delete": {"collection": "c", "id": "${id}"}, "write_concern": "unacknowledged"}, 10)
+    assert counts.difference("c", 95) == "c holds 95 documents, but 90 were written without acknowledgement"
+    assert counts.difference("c", 89) == "c holds 89 documents, but 90 were acknowledged"
+    counts.add({"bulk": BULK, "write_concern": "unacknowledged"}, 20)
+    assert counts.difference("c", 90) == "c holds 90 documents, but 110 were written without acknowledgement"
+    assert documents_lost(counts.difference("c", 89)) is not None
+
+
 @pytest.mark.parametrize("counts", [NUMBERING, BLIND], indirect=True)
 def test_a_second_load_without_ids_can_replace_the_first(counts):
     counts.add({"bulk": BULK}, 100)

@@ -228,13 +228,13 @@ class AcknowledgedDocuments:
         """Begin without collections. See `Store` for the arguments."""
         self._new_ids, self._blind_writes = new_ids, blind_writes
         self._counts: dict[str, int | None] = {}
-        #: Collections with writes that the store did not acknowledge.
-        self._unacknowledged: set[str] = set()
+        #: Documents that the store may lack, because it did not acknowledge their writes; 0 if it only deleted so.
+        self._unacknowledged: Counter[str] = Counter()
 
     def created(self, collection: str, *, countable: bool = True) -> None:
         """Count a new, empty collection from 0; its number of documents is unknown if it is not `countable`."""
         self._counts[collection] = 0 if countable else None
-        self._unacknowledged.discard(collection)
+        self._unacknowledged.pop(collection, None)
 
     def forget(self) -> None:
         """Mark all counts as unknown, after requests that may have added or removed documents."""
@@ -272,7 +272,7 @@ class AcknowledgedDocuments:
         count, changed = self._counts[collection], self._change(form, corpora)
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
         if unacknowledged(form):
-            self._unacknowledged.add(collection)
+            self._unacknowledged[collection] += max((changed or 0) * documents, 0)
         return collection
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
@@ -311,9 +311,14 @@ class AcknowledgedDocuments:
         return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
 
     def difference(self, collection: str, stored: int) -> str | None:
-        """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
+        """Return a sentence if the store's count differs from the expected one; None if equal or unknown.
+
+        The sentence is about acknowledged documents if the store holds fewer than these.
+        """
         expected = self._counts.get(collection)
         if expected is None or expected == stored:
             return None
         how = WITHOUT_ACKNOWLEDGEMENT if collection in self._unacknowledged else "acknowledged"
+        if stored < (certain := expected - self._unacknowledged[collection]):
+            expected, how = certain, "acknowledged"
         return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were {how}"
