@@ -8,6 +8,8 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.experiment.runner import document_counts
+from loadframe.experiment.runner import session as sessions
 from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator
@@ -137,6 +139,21 @@ def test_an_acknowledged_document_that_is_missing_is_the_stores_failure(session,
     run = RecordedRun("run", None, {}, Run(path))
     assert run.store_failed
     assert "1 of 30 acknowledged documents are missing in trips" in run.why
+
+
+def test_documents_that_are_missing_without_acknowledgement_are_named_by_the_verdict(session, tmp_path, monkeypatch):
+    for module in (document_counts, sessions):
+        monkeypatch.setattr(module, "unacknowledged", lambda form: "bulk" in form)
+    mine = session()
+    mine.create_collections()
+    monkeypatch.setattr(mine.cluster, "count", lambda _: 25)
+    fill, *_ = mine.workload.phases
+    verdict = Run(mine.record(tmp_path, "run", [replace(fill, prepares=False)], Labels())).summary.verdict
+    assert (
+        "failed and lost writes: the store does not report those of write_concern: unacknowledged:"
+        " trips holds 25 documents, but 30 were written without acknowledgement"
+    ) in verdict.not_judged
+    assert {"documents_lost", "cluster_state"}.isdisjoint(reason.code for reason in verdict.reasons)
 
 
 def test_a_run_carries_its_labels_its_phases_and_its_events(session, tmp_path):

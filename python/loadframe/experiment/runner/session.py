@@ -66,6 +66,8 @@ from loadframe.workload.collection_use import may_change_number, warms, without_
 _TIDYING = {"force_merge", "flush", "refresh"}
 #: Statuses of a service that lacks or forbids an interface.
 _NOT_OFFERED = {401, 403, 404, 405, 410}
+#: Kind of the event with a difference of counts.
+_DIFFER = "documents differ"
 #: Entry of the verdict on a cluster that Loadframe did not start.
 _UNSEEN = "other programs on the nodes' machines: Loadframe did not start the nodes"
 
@@ -261,7 +263,7 @@ class Session:
                 disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
-                not_judged=self._not_judged(phases),
+                not_judged=self._not_judged(phases, told),
                 failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
@@ -349,7 +351,7 @@ class Session:
             for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"cannot connect to {host['host']}: {host['why']}")
             for difference in self._differences(phase, outcome):
-                writer.event("documents differ", phase=phase.name, difference=difference)
+                writer.event(_DIFFER, phase=phase.name, difference=difference)
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
                     failures.append(lost)
@@ -395,8 +397,11 @@ class Session:
                 return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
 
-    def _not_judged(self, phases: Sequence[ResolvedPhase]) -> list[str]:
-        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and lost documents."""
+    def _not_judged(self, phases: Sequence[ResolvedPhase], events: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and lost documents.
+
+        `events` are the run's, with the differences of counts.
+        """
         hidden = self.cluster.store.hidden
         unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
         here = any(node.pid and (node.machine is None or node.machine.here) for node in self.cluster.nodes)
@@ -404,8 +409,11 @@ class Session:
             unseen.append(f"some programs on this machine: {why}")
         words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
         lost = [f"lost documents in {name}: {why} removes documents" for name, why in self._removing.items()]
-        if any(unacknowledged(form) for phase in phases for form in phase.operations.values()):
-            lost.append("failed and lost writes: the store does not report those of write_concern: unacknowledged")
+        differences = [event["difference"] for event in events if event["kind"] == _DIFFER]
+        missing = [f": {text}" for text in differences if text.endswith(WITHOUT_ACKNOWLEDGEMENT)]
+        if missing or any(unacknowledged(form) for phase in phases for form in phase.operations.values()):
+            unreported = "failed and lost writes: the store does not report those of write_concern: unacknowledged"
+            lost += [unreported + text for text in missing or [""]]
         return [*words, *self._refused, *unseen, *lost]
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
