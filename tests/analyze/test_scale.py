@@ -15,7 +15,7 @@ from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
 from loadframe.analyze.settings.analysis import analyse
-from loadframe.analyze.telemetry import FRESH_NODE, UPTIME
+from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.report import scale_words
@@ -248,6 +248,44 @@ def test_a_full_machine_is_no_pitfall_for_its_only_node_but_for_the_generator(tm
     (curves,) = read_sweep(path).curves
     [full] = [warning for warning in curves.warnings if warning.rule == warnings.MACHINE_FULL]
     assert "the load generator's machine was up to 98 % busy" in full.cause
+
+
+@pytest.mark.parametrize(
+    ("store", "source"),
+    [
+        ({"host": "ssh", "machines": [{"name": "bench-1", "nodes": ["0"]}]}, "machine:bench-1"),
+        ({"host": "ssh", "machines": [{"name": "db", "nodes": []}, {"name": "m", "nodes": ["0"]}]}, "machine:db"),
+    ],
+)
+def test_the_generators_machine_and_machines_without_nodes_are_not_named_as_others(tmp_path, store, source):
+    run = _with_store(tmp_path, store)
+    add_samples(Run(run.run.path), "cpu.busy", [(float(second), source, 0.99) for second in range(30)])
+    assert list(by_machine(run, "range_100", "cpu.busy")) == ["the load generator's machine"]
+
+
+@pytest.mark.parametrize(
+    ("store", "of_nodes"),
+    [
+        ({"host": None}, False),
+        ({"host": "ssh", "machines": [{"name": "db", "nodes": ["0"]}]}, False),
+        ({"host": "ssh", "machines": [{"name": "bench-1", "nodes": ["0"]}]}, True),
+        ({"host": "ssh", "machines": [{"name": "db", "nodes": ["r"]}], "companions": {"r": "router"}}, True),
+        ({"host": "ssh", "machines": [{"name": "db"}]}, True),
+    ],
+)
+def test_the_generators_machine_counts_for_the_store_only_if_it_may_hold_nodes(tmp_path, store, of_nodes):
+    run = _with_store(tmp_path, store)
+    assert bool(by_machine(run, "range_100", "pressure.io.some", of_nodes=True)) == of_nodes
+
+
+def _with_store(tmp_path, store):
+    """Return a run on one node, whose manifest has these keys of the store."""
+    path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(1,), repetitions=1)
+    (file,) = path.glob("runs/*/manifest.json")
+    manifest = json.loads(file.read_text())
+    manifest["store"] |= store
+    file.write_text(json.dumps(manifest))
+    return read_experiment(path).runs[0]
 
 
 def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):

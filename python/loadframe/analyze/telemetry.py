@@ -158,15 +158,25 @@ def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = Fa
     These are the load generator's machine and other machines with nodes. It is `the machine` if all nodes run on it.
     `of_nodes` leaves it out if all nodes run on other machines.
     """
-    store = run.manifest.store
-    elsewhere = sum(len(machine.get("nodes", ())) for machine in store.machines)
-    machines = {f"machine {source.removeprefix(MACHINE)}": values
-                for source, values in by_source(run, phase, MACHINE, metric).items()}  # fmt: skip
-    if of_nodes and store.machines and elsewhere >= (store.nodes or 1):
+    store, hostname = run.manifest.store, run.manifest.hardware.hostname
+    without = {machine["name"] for machine in store.machines if not machine.get("nodes", True)}
+    machines = {
+        f"machine {name}": values
+        for source, values in by_source(run, phase, MACHINE, metric).items()
+        if (name := source.removeprefix(MACHINE)) != hostname and name not in without
+    }
+    elsewhere = sum(len(nodes) for name, nodes in data_nodes(store).items() if name != hostname)
+    apart = elsewhere >= (_processes(store) or 1) if store.machines else store.host not in HERE
+    if of_nodes and apart:
         return machines
     here = "the load generator's machine" if store.machines or store.host not in HERE else "the machine"
     values = samples(run, phase, "host", metric)
     return {**({here: values} if values else {}), **machines}
+
+
+def data_nodes(store: RecordedStore) -> dict[str, set[str]]:
+    """Return the names of the nodes with data on each recorded machine, by machine."""
+    return {it["name"]: set(it.get("nodes", ())) - store.companions.keys() for it in store.machines}
 
 
 def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:
@@ -214,10 +224,14 @@ def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> Proc
 def _is_partial(sampled: Mapping[str, CpuUse], store: RecordedStore) -> bool:
     """Return whether some processes of a store's recorded nodes, or companions, were not sampled."""
     companions = store.companions.keys()
+    return not companions <= sampled.keys() or len(sampled.keys() - companions) < _processes(store)
+
+
+def _processes(store: RecordedStore) -> int:
+    """Return the number of processes with data; 0 if the number of nodes is unknown."""
     # A node of a sharded MongoDB is a shard, with a process for each of its members.
     members = store.settings.get("members") if store.kind == "mongodb" else None
-    processes = (store.nodes or 0) * int(members or 1)
-    return not companions <= sampled.keys() or len(sampled.keys() - companions) < processes
+    return (store.nodes or 0) * int(members or 1)
 
 
 def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampled]]:
