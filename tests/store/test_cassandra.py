@@ -262,6 +262,7 @@ def test_the_members_of_a_ring_have_addresses_that_a_client_can_use():
         (None, None),
         ("compaction = {'class': 'LeveledCompactionStrategy'}", None),
         ("default_time_to_live = 0", None),
+        ("comment = 'the owner''s default_time_to_live = 60'", None),
         ("gc_grace_seconds = 0 AND Default_time_to_live=60", "the option default_time_to_live"),
     ],
 )

@@ -311,6 +311,7 @@ def test_a_sample_of_a_missing_collection_is_refused():
         ({"options": {"capped": False, "size": 9}}, None),
         ({"options": {"capped": True, "size": 1_000_000}}, "the option capped"),
         ({"options": {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 60}}, "the option expireAfterSeconds"),
+        ({"options": {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 0}}, "the option expireAfterSeconds"),
     ],
 )
 def test_collections_that_remove_documents_are_known(definition, why):

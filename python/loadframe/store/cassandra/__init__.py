@@ -456,7 +456,9 @@ class Cassandra(Store):
 
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
         """Return the option `default_time_to_live` in `with`, or None if it is missing or 0."""
-        expires = re.search(r"\bdefault_time_to_live\s*=\s*0*[1-9]", definition.get("with") or "", re.IGNORECASE)
+        # Without texts, such as a comment.
+        options = re.sub(r"'[^']*'", "", definition.get("with") or "")
+        expires = re.search(r"\bdefault_time_to_live\s*=\s*0*[1-9]", options, re.IGNORECASE)
         return "the option default_time_to_live" if expires else None
 
     def _create_keyspace(self, addresses: Sequence[str], declared: Mapping[str, Any], nodes: int) -> None:

@@ -57,8 +57,6 @@ _OFFERED = (6, 0, 4)
 _VENDOR = "https://fastdl.mongodb.org/linux"
 #: Error code NamespaceNotFound.
 _NO_COLLECTION = 26
-#: Options of a collection that make the server remove documents.
-_REMOVING = ("capped", "expireAfterSeconds")
 
 
 class MongoDB(Store):
@@ -394,7 +392,10 @@ class MongoDB(Store):
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
         """Return the option `capped` or `expireAfterSeconds`, or None without them."""
         options = definition.get("options") or {}
-        return next((f"the option {name}" for name in _REMOVING if options.get(name)), None)
+        if options.get("capped"):
+            return "the option capped"
+        # Documents expire after 0 seconds, too.
+        return "the option expireAfterSeconds" if options.get("expireAfterSeconds") is not None else None
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Return whether the collection exists."""
