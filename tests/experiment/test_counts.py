@@ -181,6 +181,16 @@ def test_operations_that_add_nothing_are_left_out_and_ids_that_were_loaded_may_b
     assert counts.held is None
 
 
+def test_growth_is_unknown_beside_removals_and_uncertain_without_acknowledgement(counts):
+    counts.created("capped", countable=False)
+    capped, command = {"bulk": BULK | {"collection": "capped"}}, {"command": {"insert": "c", "documents": []}}
+    assert counts.gains({"b": {"bulk": BULK}, "o": capped}) == {}
+    assert counts.gains({"b": {"bulk": BULK}, "o": command}) == {}
+    assert counts.gains({"b": {"bulk": BULK}, "o": command | {"new_documents": 0}}).keys() == {"b"}
+    assert counts.gains({"b": {"bulk": BULK}, "o": {"command": {"find": "c"}}})["b"]["sure"]
+    assert not counts.gains({"b": {"bulk": BULK, "write_concern": "unacknowledged"}})["b"]["sure"]
+
+
 @pytest.mark.parametrize("counts", [BLIND], indirect=True)
 def test_blind_writes_have_no_certain_gain(counts):
     insert = {"insert": {"collection": "c", "id": "${id}", "document": {}}}

@@ -19,6 +19,7 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
 from loadframe.record.schema.figures import StoredEvents
 from loadframe.workload import ResolvedPhase
+from loadframe.workload.collection_use import may_change_number
 
 #: Pause between two counts, s.
 COUNT_PAUSE = 1.0
@@ -163,7 +164,7 @@ _CHANGES: Mapping[str, int | None] = {
     "upsert": None,
     "take_in": None,
 }
-#: Largest change by writes that succeed whether or not the document exists, where it is not 1.
+#: Change by writes that may meet missing documents, where it is not 1. Cassandra's UPDATE can create a row.
 _POSSIBLE = {"delete": -1, "update": 0}
 _WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
@@ -228,12 +229,15 @@ class AcknowledgedDocuments:
         """Begin without collections. See `Store` for the arguments."""
         self._new_ids, self._blind_writes = new_ids, blind_writes
         self._counts: dict[str, int | None] = {}
+        #: Collections of which the store removes documents.
+        self._uncountable: set[str] = set()
         #: Documents that the store may lack, because it did not acknowledge their writes; 0 if it only deleted so.
         self._unacknowledged: Counter[str] = Counter()
 
     def created(self, collection: str, *, countable: bool = True) -> None:
         """Count a new, empty collection from 0; its number of documents is unknown if it is not `countable`."""
         self._counts[collection] = 0 if countable else None
+        (self._uncountable.discard if countable else self._uncountable.add)(collection)
         self._unacknowledged.pop(collection, None)
 
     def forget(self) -> None:
@@ -251,8 +255,11 @@ class AcknowledgedDocuments:
     ) -> dict[str, dict[str, Any]]:
         """Return the gains of these operations for a load that starts now; operations without a change are omitted.
 
-        Empty if a deletion may meet missing documents: then nothing is known about the growth.
+        Empty if a deletion may meet missing documents, the store removes documents of a written collection, or other
+        requests may change the number: then nothing is known about the growth.
         """
+        if any(self._is_unknown(form) for form in forms.values()):
+            return {}
         known = {name: gain for name, form in forms.items() if (gain := self._gain(form, corpora))}
         if any(gain.amount < 0 and not gain.sure for gain in known.values()):
             return {}
@@ -274,6 +281,14 @@ class AcknowledgedDocuments:
         if unacknowledged(form):
             self._unacknowledged[collection] += max((changed or 0) * documents, 0)
         return collection
+
+    def _is_unknown(self, form: Mapping[str, Any]) -> bool:
+        """Return whether the growth by an operation is neither declared nor follows from its form."""
+        if form.get("new_documents") is not None or form.get("target"):
+            return False
+        if written_content(form) is None:
+            return may_change_number(form)
+        return self._counted(form) in self._uncountable
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
         """Return the counted collection that an operation writes; None for other operations."""
@@ -305,7 +320,7 @@ class AcknowledgedDocuments:
             return None
         changed = self._change(form, corpora)
         if changed is not None:
-            return Gain(float(changed)) if changed else None
+            return Gain(float(changed), sure=not unacknowledged(form)) if changed else None
         kind, content = write
         action = content.get("action", "index") if kind == "bulk" else kind
         return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
