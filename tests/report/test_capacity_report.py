@@ -88,6 +88,9 @@ def test_a_rate_that_failed_below_one_that_passed_is_a_warning(tmp_path):
     assert warning["code"] == "not_monotone"
     assert "b1-nodes1-t0 failed at 30, but b1-nodes1-t2 passed at 60 requests/s" in warning["cause"]
     assert "the warm-up of 5 s is short" in warning["remedy"]
+    doubt = "But a trial at 30/s failed (b1-nodes1-t0) and one at 60/s passed: the load alone does not decide, so"
+    assert doubt in report.page.answer[0]
+    assert doubt in " ".join(printed(report).split())
 
 
 def test_a_search_in_order_has_no_warning_and_a_lower_bound_has_a_triangle(tmp_path):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
-from loadframe.analyze.capacity.answers import warnings
+from loadframe.analyze.capacity.answers import contradiction, warnings
 from loadframe.analyze.exclusion import warned_document
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
 from loadframe.report.labels import treatment_text
@@ -119,10 +119,11 @@ def documents_text(capacity: Capacity) -> str:
 _ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to the highest that passed."
 
 
-def sentence(capacity: Capacity) -> str:
+def sentence(capacity: Capacity, precision: float) -> str:
     """Return the answer for one treatment: its capacity, or why it has none. It begins with the treatment.
 
-    Without levels of a treatment, it begins with the number of nodes.
+    Without levels of a treatment, it begins with the number of nodes. `precision` is that of the search, for trials
+    that contradict each other.
     """
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
@@ -146,6 +147,13 @@ def sentence(capacity: Capacity) -> str:
     documents = f" ({documents_text(capacity)} documents/s)" if counts_documents(capacity) else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
+    if pair := contradiction(capacity, precision):
+        slow, fast = pair
+        further.insert(
+            0,
+            f"But a trial at {_amount(capacity, slow.rate)} failed ({slow.run}) and one at"
+            f" {_amount(capacity, fast.rate)} passed: the load alone does not decide, so the capacity may be lower.",
+        )
     if (order := capacity.order) and order.is_slower:
         interval = capacity.rate is not None and capacity.rate.is_finite
         further.append(

@@ -457,6 +457,26 @@ def _short(warmup: float | None) -> str:
     )
 
 
+def contradiction(capacity: Capacity, precision: float) -> tuple[Attempt, Attempt] | None:
+    """Return a failed and a passed trial of one search if the load alone does not decide; None otherwise.
+
+    The passed trial has a higher rate, by more than `precision`, the precision of the search.
+    """
+    for made in capacity.searches:
+        failed, passed = (
+            [attempt for attempt in made.attempts if attempt.judgement.outcome is outcome]
+            for outcome in (Outcome.FAILED, Outcome.PASSED)
+        )
+        if not failed or not passed:
+            continue
+        slow = min(failed, key=lambda one: one.rate)
+        fast = max(passed, key=lambda one: one.rate)
+        # Rates within the precision of the search differ by chance.
+        if slow.rate * (1 + precision) < fast.rate:
+            return slow, fast
+    return None
+
+
 def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
@@ -477,24 +497,13 @@ def warnings(capacities: Capacities) -> list[Finding]:
                           unit=unit, warmup=warmup)
                 )  # fmt: skip
                 break
-    precision = capacities.bounds.precision
     for capacity in known:
-        for made in capacity.searches:
-            failed, passed = (
-                [attempt for attempt in made.attempts if attempt.judgement.outcome is outcome]
-                for outcome in (Outcome.FAILED, Outcome.PASSED)
-            )
-            if not failed or not passed:
-                continue
-            slow = min(failed, key=lambda one: one.rate)
-            fast = max(passed, key=lambda one: one.rate)
-            # Rates within the precision of the search differ by chance.
-            if slow.rate * (1 + precision) < fast.rate:
-                findings.append(
-                    _NOT_MONOTONE(failed=slow.run, low=slow.rate, passed=fast.run, high=fast.rate, unit=unit,
-                                  warmup=warmup)
-                )  # fmt: skip
-                break
+        if pair := contradiction(capacity, capacities.bounds.precision):
+            slow, fast = pair
+            findings.append(
+                _NOT_MONOTONE(failed=slow.run, low=slow.rate, passed=fast.run, high=fast.rate, unit=unit,
+                              warmup=warmup)
+            )  # fmt: skip
     phases = capacities.folder.description.get("measure", ())
     # Nodes that were fresh in earlier trials only do not affect the answer.
     decisive = {attempt.run for capacity in known for attempt in _decisive(capacity)}
