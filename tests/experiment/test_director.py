@@ -7,9 +7,9 @@ import time
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.file.elastic import PolicyEntry, Step
+from loadframe.experiment.file.elastic import Objective, PolicyEntry, Step
 from loadframe.experiment.runner.director import BoundedPolicy, Director, TriggeredStep
-from loadframe.experiment.runner.triggers import trigger_of
+from loadframe.experiment.runner.triggers import SloBroken, trigger_of
 from loadframe.load import Progress
 from loadframe.record import RunWriter
 
@@ -120,6 +120,26 @@ def test_triggers_that_never_fire_are_reported_after_their_time(directed):
 def test_triggers_that_wait_at_the_end_are_reported(directed):
     _, deviations, _ = directed(steps({"at": 0.0, "kill": "node-1"}, {"at": 99.0, "add": 1}), lambda t: "over" in t)
     assert deviations == ["step 2 was not taken: its trigger, at 1 min 39 s, did not fire before the run was over"]
+
+
+def test_a_second_trigger_on_the_load_needs_seconds_after_the_first(directed, monkeypatch):
+    moments = []
+
+    def fires(self, moment):
+        moments.append((moment.since, len(moment.metrics.seconds())))
+        return "slow" if len(moment.metrics.seconds()) >= moment.since + 3 else None
+
+    monkeypatch.setattr(SloBroken, "fires", fires)
+    slow = {"slo_broken": 3, "set": {"pace": 3}}
+    plan = [
+        TriggeredStep(step, trigger_of(step, Objective(p99=0.1), 0.0))
+        for step in map(Step.model_validate, ({"at": 0.0, "set": {"pace": 3}}, slow, slow))
+    ]
+    directed(plan, lambda text: text.count("trigger fired") == 3)
+    used = [since for since, _ in moments]
+    assert used[0] == 0
+    assert used[-1] >= 3
+    assert moments[-1][1] >= used[-1] + 3
 
 
 def test_a_failed_change_gives_the_reason(directed):

@@ -34,8 +34,8 @@ def metrics(rates, cpu=None, **more):
     return seen
 
 
-def moment(seen, now=100.0, balanced=None):
-    return RunState(now, seen, balanced)
+def moment(seen, now=100.0, balanced=None, since=0):
+    return RunState(now, seen, balanced, since)
 
 
 def noisy(level, seconds, seed=1, variation=0.03):
@@ -107,6 +107,15 @@ def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
     assert broken.fires(moment(metrics([100] * 2, p99=0.2))) is None
     assert broken.fires(moment(metrics([100] * 9, p99=0.05))) is None
     assert broken.fires(moment(metrics([0] * 3, p99=None))) == "no answers"
+
+
+def test_seconds_that_an_earlier_trigger_used_do_not_fire_another():
+    broken, slow = SloBroken(Objective(p99=0.1), 3.0), metrics([100] * 6, p99=0.2)
+    assert broken.fires(moment(slow, since=4)) is None
+    assert broken.fires(moment(slow, since=3)) is not None
+    dropped = metrics([*noisy(1000, 180), *noisy(800, 20, seed=2)], cpu=0.95)
+    assert OVERLOADED.fires(moment(dropped, since=180)) is None
+    assert OVERLOADED.fires(moment(dropped, since=100)) is not None
 
 
 def test_failures_break_an_objective_too():

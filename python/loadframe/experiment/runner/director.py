@@ -36,7 +36,7 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
 from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
 from loadframe.experiment.runner.listener import RunHook
-from loadframe.experiment.runner.triggers import LiveMetrics, RunState, Trigger
+from loadframe.experiment.runner.triggers import LiveMetrics, NotBefore, RunState, Trigger
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample
 from loadframe.record import RunWriter
@@ -208,6 +208,8 @@ class Director(RunHook):
         self._deviations: list[str] = []
         self._failure: LoadframeError | None = None
         self._origin = 0.0
+        #: Seconds of the load that earlier triggers on the load have used.
+        self._since = 0
 
     def begin(self, writer: RunWriter) -> None:
         """Store the writer for events."""
@@ -281,6 +283,9 @@ class Director(RunHook):
             self._hold()
             if self._control:
                 return
+            if isinstance(planned.trigger, NotBefore):
+                # The same seconds must not fire the next trigger, too.
+                self._since = len(self._metrics.seconds())
             self._change(number, planned.step)
 
     def _hold(self) -> None:
@@ -306,7 +311,7 @@ class Director(RunHook):
             now = self._now()
             eye.look(now)
             over = self._changes[-1].over if self._changes else None
-            seen = planned.trigger.fires(RunState(now, self._metrics, over))
+            seen = planned.trigger.fires(RunState(now, self._metrics, over, self._since))
             if seen is not None:
                 return seen
             if within is not None and now - began > within:

@@ -209,6 +209,8 @@ class RunState:
     metrics: LiveMetrics
     #: End of the previous change. None: it has not ended, or there was none.
     balanced: float | None
+    #: Seconds of the load that an earlier trigger on the load has used.
+    since: int = 0
 
 
 class Trigger(ABC):
@@ -257,7 +259,7 @@ class Overloaded(Trigger):
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
-        rates = np.array([second.throughput for second in moment.metrics.seconds()], dtype=float)
+        rates = np.array([second.throughput for second in moment.metrics.seconds()[moment.since :]], dtype=float)
         drop = throughput_drop(rates, self.overload.seconds, self.overload.drop)
         if drop is None:
             return None
@@ -280,7 +282,7 @@ class SloBroken(Trigger):
 
     def fires(self, moment: RunState) -> str | None:
         """Return p99 and failures of the last second in words if the objective is broken throughout, else None."""
-        last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
+        last = moment.metrics.seconds()[moment.since :][-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
         p99, failing, share = last[-1].response_p99, last[-1].failing, last[-1].error_share
