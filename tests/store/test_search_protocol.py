@@ -11,7 +11,7 @@ import pytest
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.cluster import Cluster
 from loadframe.store import find
-from loadframe.store.search import Unreachable
+from loadframe.store.search import Unreachable, membership
 from loopback_server import Handler, LoopbackServer
 
 
@@ -77,6 +77,27 @@ def test_nodes_without_data_do_not_count_as_nodes(answering):
         "initializing_shards": 0,
     }
     assert find("opensearch").health([answering(200, json.dumps(health))]).nodes == 4
+
+
+def test_a_cluster_is_not_balanced_while_the_store_delays_the_assignment_of_copies(monkeypatch):
+    monkeypatch.setattr(membership, "_POLL", 0.0)
+    delayed = iter([2, 2, 2])
+    left = []
+
+    def request(addresses, method, path, body=None, timeout=None):
+        if path == "/_cluster/health":
+            still = dict.fromkeys(("relocating_shards", "initializing_shards", "number_of_pending_tasks"), 0)
+            # Copies without a possible node stay unassigned after the delay.
+            health = {"status": "yellow", "unassigned_shards": 2, "delayed_unassigned_shards": next(delayed, 0)}
+            return still | health
+        if path.startswith("/_nodes"):
+            return {"nodes": {"a": {"name": "node-0"}}}
+        if path.startswith("/_cat/shards"):
+            return [{"node": "node-0", "state": "STARTED"}, *[{"node": None, "state": "UNASSIGNED"}] * 2]
+        return []
+
+    membership.balance(request, ["h:1"], lambda balancing: left.append(balancing.left))
+    assert left == [2, 2, 2, 0, 0]
 
 
 class _Red(Handler):

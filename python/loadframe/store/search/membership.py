@@ -111,13 +111,16 @@ def join(request: Request, addresses: Sequence[str], member: Member, watch: Watc
 def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
     """Make the store reassign shards, and wait until none has moved for 2 polls, or 8 if they are spread unevenly.
 
-    A poll takes 0.5 s or more. `watch` gets the shards left; its last call has a warning if nodes hold no shards.
+    A poll takes 0.5 s or more. Copies whose assignment the store delays count as moving. `watch` gets the shards left;
+    its last call has a warning if nodes hold no shards.
     """
     request(addresses, "POST", "/_cluster/reroute?metric=none")
     calm = 0
     while True:
         health = request(addresses, "GET", "/_cluster/health", timeout=10.0)
-        moving = health["relocating_shards"] + health["initializing_shards"]
+        # The store waits a minute for a node that left before it assigns its copies again.
+        delayed = health.get("delayed_unassigned_shards", 0)
+        moving = health["relocating_shards"] + health["initializing_shards"] + delayed
         shards = _shards(request, addresses)
         excess = _excess(shards)
         calm = 0 if moving or health["number_of_pending_tasks"] else calm + 1
