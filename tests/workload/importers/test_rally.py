@@ -199,6 +199,25 @@ def test_warm_up_iterations_are_sent_once_for_all_files(written, loaded):
     assert [phase.requests for phase in phases] == [7, 4]
 
 
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("ending", [{}, {"time-period": 60}, {"iterations": 4}])
+def test_warm_up_iterations_of_a_task_without_iterations_are_reported(written, files, ending):
+    write = {"name": "write", "operation": {"operation-type": "bulk", "bulk-size": 10}, "warmup-iterations": 3}
+    corpora = [{"name": "c", "documents": [{"source-file": f"{n}.json", "document-count": 99} for n in range(files)]}]
+    lost = "task write: its warm-up iterations, because it ends by time or with its documents"
+    after = f"task write: its warm-up after the first of its {files} files"
+    track = {"indices": [{"name": "a"}], "corpora": corpora, "schedule": [write | ending]}
+    left_out = import_rally(written("t.json", track), None, {}).left_out
+    assert (lost in left_out) == ("iterations" not in ending)
+    assert (after in left_out) == (files > 1 and "iterations" in ending)
+
+
+def test_warm_up_iterations_of_parallel_tasks_that_end_by_time_are_reported(written):
+    tasks = looks("a", **{"warmup-iterations": 3, "time-period": 60}), looks("b", **{"time-period": 60})
+    left_out = import_rally(written("t.json", together(*tasks)), None, {}).left_out
+    assert list(left_out) == ["task a: its warm-up iterations, because it runs in parallel"]
+
+
 def test_settings_of_a_created_index_are_not_those_of_another(written, loaded):
     create = {"operation-type": "create-index", "index": "a", "settings": {"number_of_shards": 7}}
     look = {"operation-type": "search", "index": "a", "body": {}}
@@ -226,6 +245,13 @@ def test_the_limit_of_the_clients_of_throttled_tasks_is_reported(written, loaded
         del imported.data["phases"][0]["streams"][0][key]
     (phase,) = loaded(imported).file.phases
     assert (phase.named_streams[0].clients, phase.named_streams[0].pacing) == (2, 0.1)
+
+
+def test_clients_that_ramp_up_lose_no_bursts(written):
+    task = looks("look", **{"clients": 4, "target-throughput": 20, "ramp-up-time-period": 8, "time-period": 10})
+    (report,) = import_rally(written("t.json", together(task)), None, {}).left_out
+    assert "bursts" not in report
+    assert "one request in flight per client; to keep it, replace" in report
 
 
 def test_tasks_without_a_rate_report_no_limit_of_clients(written):

@@ -57,6 +57,11 @@ class Task:
         return "bulk" in self.form
 
     @property
+    def includes_warmup(self) -> bool:
+        """Whether its phase also sends its warm-up requests: it reads a corpus, and ends by iterations."""
+        return self.reads and self.counted and not self.duration
+
+    @property
     def measured(self) -> bool:
         """Whether it is measured, such as a search, rather than preparation, such as a bulk request.
 
@@ -219,17 +224,21 @@ class Schedule:
         """Report that tasks with a rate lose the limit of their clients: one request in flight each.
 
         Loadframe lacks an open loop in which further requests wait and keep their scheduled time. Evenly spaced tasks
-        also lose their bursts: in Rally, all clients of such a task send at the same instants.
+        also lose their bursts: in Rally, all clients of such a task send at the same instants, unless they ramp up.
         """
         throttled = [task for tasks in self._tasks for task in tasks if "rate" in task.pacing]
         if throttled:
             names = ", ".join(dict.fromkeys(f"{task.name} ({counted(task.clients, 'client')})" for task in throttled))
-            what = "their limit of one request in flight per client"
-            if any(task.clients > 1 and task.pacing["arrivals"] == "constant" for task in throttled):
-                what += ", and the bursts of their clients, which send at the same instants"
+            what, lost = "their limit of one request in flight per client", "it"
+            # A rate with a ramp is not a text: its clients start one after the other.
+            if any(
+                task.clients > 1 and task.pacing["arrivals"] == "constant" and isinstance(task.pacing["rate"], str)
+                for task in throttled
+            ):
+                what, lost = f"{what}, and the bursts of their clients, which send at the same instants", "them"
             instead = "replace `rate` and `arrivals` by `clients` and `pacing` (clients / rate)"
             loss = "response times then exclude the wait for a client"
-            self.track.leave_out(f"throttled tasks {names}: {what}; to keep them, {instead}, but {loss}")
+            self.track.leave_out(f"throttled tasks {names}: {what}; to keep {lost}, {instead}, but {loss}")
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
         """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
@@ -277,11 +286,14 @@ class Schedule:
     def _single(self, task: Task) -> None:
         """Add the phase of a task.
 
-        Warm-up requests become a phase before it, except for a task that ends by time or with its documents.
+        Warm-up requests become a phase before it; report those of a task that ends by time or with its documents.
         """
         load = {"operation": task.operation, **task.pacing}
         if task.warmup_requests and not task.duration and not task.reads:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
+        elif task.warmup_requests and not task.includes_warmup:
+            what = "its warm-up iterations, because it ends by time or with its documents"
+            self.track.leave_out(f"task {task.name}: {what}")
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _in_turn(self, tasks: list[Task]) -> None:
@@ -294,7 +306,7 @@ class Schedule:
             if first[0].duration:
                 what = f"its time-period in total; it applies to each of its {len(tasks)} files"
                 self.track.leave_out(f"task {first[0].name}: {what}")
-            if first[0].warmup or first[0].warmup_requests:
+            if first[0].warmup or (first[0].warmup_requests and first[0].includes_warmup):
                 what = f"its warm-up after the first of its {len(tasks)} files"
                 self.track.leave_out(f"task {first[0].name}: {what}")
             tasks = first + [replace(task, warmup=0, warmup_requests=0) for task in tasks[1:]]
@@ -330,7 +342,7 @@ class Schedule:
             self.track.leave_out("parallel tasks: their common number of clients; each task has its own clients")
         names: list[str] = []
         for task in tasks:
-            if task.warmup_requests and not task.duration and not (task.reads and task.counted):
+            if task.warmup_requests and not task.includes_warmup:
                 self.track.leave_out(f"task {task.name}: its warm-up iterations, because it runs in parallel")
             names.append(name_of(task.name, names))
         streams = [
@@ -407,7 +419,7 @@ def _end_of(task: Task) -> dict[str, Any]:
         return {"duration": f"{task.duration:.15g}s"}
     if not task.reads:
         return {"requests": task.requests}
-    # Warm-up requests send documents too, and have no separate phase.
+    # Warm-up requests send documents too, and have no separate phase; see `includes_warmup`.
     return {"requests": task.warmup_requests + task.requests} if task.counted else {"until": "exhausted"}
 
 
