@@ -64,10 +64,10 @@ def test_a_capacity_is_also_given_in_documents():
     (counted,) = capacities_of([[search(1000.0)]], 1)
     assert counted.documents.value == 400 * 1000
     assert documents_text(counted) == "400,000 to 800,000"
-    assert "documents/s" in sentence(counted, 0.05)
+    assert "documents/s" in sentence(counted)
     (uncounted,) = capacities_of([[search(0.0)]], 1)
     assert uncounted.documents is None
-    assert "documents" not in sentence(uncounted, 0.05)
+    assert "documents" not in sentence(uncounted)
 
 
 def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_number_that_decides():
@@ -83,7 +83,7 @@ def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_numbe
 
     few = capacity(0, 0, 0)
     assert [(left.due, left.needed) for left in few.errors_open] == [(990, 2995)]
-    said = sentence(few, 0.05)
+    said = sentence(few)
     assert (
         "Errors are inconclusive: 0 of 990 requests failed where the SLO was met. The error share may be up to 0.30 %"
         in said
@@ -92,7 +92,7 @@ def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_numbe
     assert not capacity(0, 0, 0, due=1000).errors_open
     (apart,) = capacity(0, 0, 18, due=9000).errors_open
     assert apart.needed is None
-    assert "The trials differ: add repetitions." in sentence(capacity(0, 0, 18, due=9000), 0.05)
+    assert "The trials differ: add repetitions." in sentence(capacity(0, 0, 18, due=9000))
 
 
 def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():
@@ -107,25 +107,25 @@ def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():
     assert mixed.kind is Kind.AT_MOST
     assert mixed.rate.low < 105
     assert rate_text(mixed) == f"at least {mixed.rate.low:.3g}"
-    said = sentence(mixed, 0.05)
+    said = sentence(mixed)
     assert "the store sustained the highest rate of the search in 1 of 3 searches. Raise search: most." in said
     for truths in ((5000.0,), (5000.0, 5000.0, 5000.0)):
         every = capacity(*truths)
         assert rate_text(every) == "at least 800"
-        assert sentence(every, 0.05).endswith("the highest rate of the search. Raise search: most.")
+        assert sentence(every).endswith("the highest rate of the search. Raise search: most.")
 
 
 def test_searches_without_an_answer_are_named_beside_the_figure():
     done = capacity_searches.searched(105.0)
     unfinished = replace(done, attempts=done.attempts[:2], end=Next(200.0, 1, "ramp"))
     unknown = replace(done, end=Answer(Kind.UNKNOWN, None, 1.0))
-    said = sentence(capacities_of([[done, unfinished, unknown]], 1)[0], 0.05)
+    said = sentence(capacities_of([[done, unfinished, unknown]], 1)[0])
     assert "(of 3 searches 1 is not finished, 1 is without an answer, because of invalid trials)" in said
     nothing = replace(done, attempts=done.attempts[-1:], end=Answer(Kind.NONE, None, 105.0))
     assert nothing.nearest is not None
-    said = sentence(capacities_of([[nothing, unfinished]], 1)[0], 0.05)
+    said = sentence(capacities_of([[nothing, unfinished]], 1)[0])
     assert "no rate meets the SLO (of 2 searches 1 is not finished). At" in said
-    assert "(of " not in sentence(capacities_of([[done, done]], 1)[0], 0.05)
+    assert "(of " not in sentence(capacities_of([[done, done]], 1)[0])
 
 
 def test_searches_that_the_generator_limited_are_counted_apart_from_those_at_the_highest_rate():
@@ -134,8 +134,8 @@ def test_searches_that_the_generator_limited_are_counted_apart_from_those_at_the
         capacity_searches.searched(truth, bounds=bounds, block=n) for n, truth in enumerate((1000, 1000, 210))
     )
     limited = replace(high, end=Answer(Kind.LOWER_BOUND, 200.0, 400.0))
-    said = sentence(capacities_of([[limited, other, bracketed]], 1)[0], 0.05)
+    said = sentence(capacities_of([[limited, other, bracketed]], 1)[0])
     assert "the load generator was the limit, not the store in 1 of 3 searches. In 1 of 3 searches, the store" in said
     assert said.endswith("sustained the highest rate of the search. Raise search: most.")
-    every = sentence(capacities_of([[limited, limited]], 1)[0], 0.05)
+    every = sentence(capacities_of([[limited, limited]], 1)[0])
     assert every.endswith("the load generator was the limit, not the store.")

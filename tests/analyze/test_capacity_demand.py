@@ -198,7 +198,6 @@ def test_one_measured_size_is_named_as_not_enough():
     [
         ("less_on_more_nodes", "larger clusters sustained less than smaller ones", "Find the cause (see the warnings)"),
         ("fresh_node", "new nodes were still cold, so the figures may be too low", "Load them first, in a phase"),
-        ("not_monotone", "trials failed at lower loads than others passed", "Find the cause (see the warnings)"),
     ],
 )
 def test_doubtful_capacities_are_not_extrapolated(code, why, remedy):

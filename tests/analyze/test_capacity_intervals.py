@@ -100,7 +100,7 @@ def test_one_search_has_a_bracket_and_not_an_interval():
     assert not capacity.rate.is_finite
     assert capacity.rate.value == answer.rate
     assert capacity.bracket == (answer.rate, answer.above)
-    said = capacity_words.sentence(capacity, BOUNDS.precision)
+    said = capacity_words.sentence(capacity)
     assert "by one search: a bracket, not an interval" in said
     [limit] = capacity_words.limits(Capacities(None, Slo(response=0.1), BOUNDS, (capacity,)))[1:]
     assert limit.startswith("One search gives a bracket")
@@ -125,7 +125,7 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     assert capacity.rate.low == 0, "one of three searches tried no lower rate"
     assert capacity.rate.value == capacity.rate.high >= max(value.answer.above for value in values)
     assert capacity_words.rate_text(capacity).startswith("at most ")
-    assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity, BOUNDS.precision)
+    assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity)
 
 
 def test_an_upper_bound_is_rarely_below_the_capacity():
@@ -153,7 +153,7 @@ def test_without_a_lower_and_an_upper_end_there_is_no_capacity():
     bounds = Bounds(start=100, least=80, most=200)
     [capacity] = capacities_of([[searched(70, bounds=bounds), searched(300, bounds=bounds)]], 1)
     assert (capacity.kind, capacity.rate) == (Kind.UPPER_BOUND, None)
-    assert "no answer (1 of 2 searches found no rate" in capacity_words.sentence(capacity, BOUNDS.precision)
+    assert "no answer (1 of 2 searches found no rate" in capacity_words.sentence(capacity)
 
 
 def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():

@@ -88,7 +88,13 @@ def test_a_rate_that_failed_below_one_that_passed_is_a_warning(tmp_path):
     assert warning["code"] == "not_monotone"
     assert "b1-nodes1-t0 failed at 30, but b1-nodes1-t2 passed at 60 requests/s" in warning["cause"]
     assert "the warm-up of 5 s is short" in warning["remedy"]
-    doubt = "But a trial at 30/s failed (b1-nodes1-t0) and one at 60/s passed: the load alone does not decide, so"
+    assert "the load alone does not decide, so" not in report.page.answer[0]
+
+
+def test_a_failure_long_after_a_higher_rate_had_passed_is_named_in_the_answer(tmp_path):
+    tried = [(60.0, True), (60.0, True), (60.0, True), (30.0, False), (30.0, True)]
+    report = read_report(write_capacity(tmp_path / "e", {1: tried}, warmup=5.0))
+    doubt = "But a trial at 30/s failed (b1-nodes1-t3) and one at 60/s passed: the load alone does not decide, so"
     assert doubt in report.page.answer[0]
     assert doubt in " ".join(printed(report).split())
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
-from loadframe.analyze.capacity.answers import contradiction, warnings
+from loadframe.analyze.capacity.answers import FAR, contradiction, warnings
 from loadframe.analyze.exclusion import warned_document
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
 from loadframe.report.labels import treatment_text
@@ -119,11 +119,10 @@ def documents_text(capacity: Capacity) -> str:
 _ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to the highest that passed."
 
 
-def sentence(capacity: Capacity, precision: float) -> str:
+def sentence(capacity: Capacity) -> str:
     """Return the answer for one treatment: its capacity, or why it has none. It begins with the treatment.
 
-    Without levels of a treatment, it begins with the number of nodes. `precision` is that of the search, for trials
-    that contradict each other.
+    Without levels of a treatment, it begins with the number of nodes.
     """
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
@@ -147,7 +146,8 @@ def sentence(capacity: Capacity, precision: float) -> str:
     documents = f" ({documents_text(capacity)} documents/s)" if counts_documents(capacity) else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
-    if pair := contradiction(capacity, precision):
+    # Nearer failures are chance.
+    if pair := contradiction(capacity, FAR - 1, after_warming=True):
         slow, fast = pair
         further.insert(
             0,

@@ -329,7 +329,7 @@ def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | No
 
 
 #: Failures before the first pass come from a cold store if the answer is higher by at least this factor.
-_FAR = 1.25
+FAR = 1.25
 #: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
@@ -368,7 +368,7 @@ def _trials(search: Search) -> list[Trial]:
     Failures nearer to the answer are chance: without them the estimate would be too high.
     """
     trials = [attempt.trial for attempt in search.attempts]
-    near = ((search.answer.rate if search.answer else None) or 0.0) / _FAR
+    near = ((search.answer.rate if search.answer else None) or 0.0) / FAR
     return [*(trial for trial in warm(trials) if trial.rate <= near), *(trial for trial in trials if trial.rate > near)]
 
 
@@ -457,14 +457,22 @@ def _short(warmup: float | None) -> str:
     )
 
 
-def contradiction(capacity: Capacity, precision: float) -> tuple[Attempt, Attempt] | None:
+def contradiction(
+    capacity: Capacity, precision: float, *, after_warming: bool = False
+) -> tuple[Attempt, Attempt] | None:
     """Return a failed and a passed trial of one search if the load alone does not decide; None otherwise.
 
-    The passed trial has a higher rate, by more than `precision`, the precision of the search.
+    The passed trial has a higher rate, by more than `precision` (share). With `after_warming`, failures of a cold
+    store do not count.
     """
     for made in capacity.searches:
+        counted = warm([attempt.trial for attempt in made.attempts]) if after_warming else None
         failed, passed = (
-            [attempt for attempt in made.attempts if attempt.judgement.outcome is outcome]
+            [
+                attempt
+                for attempt in made.attempts
+                if attempt.judgement.outcome is outcome and (counted is None or attempt.trial in counted)
+            ]
             for outcome in (Outcome.FAILED, Outcome.PASSED)
         )
         if not failed or not passed:

@@ -31,7 +31,6 @@ _DOUBTS = {
         "new nodes were still cold, so the figures may be too low",
         "load them first, in a phase of prepare",
     ),
-    "not_monotone": ("trials failed at lower loads than others passed", "find the cause (see the warnings)"),
 }
 #: A sentence names fewer numbers of nodes than this one by one.
 _LISTED = 4

@@ -164,7 +164,7 @@ def _page(
         # The demands are the question; the capacities are the basis of their answers.
         sentences=[
             *demands,
-            *(capacity_words.sentence(capacity, capacities.bounds.precision) for capacity in capacities.capacities),
+            *(capacity_words.sentence(capacity) for capacity in capacities.capacities),
         ],
         shown=len(demands) if sizes and demands else max(len(demands), 2),
         sizes=sizes,
@@ -257,7 +257,7 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
     console.print()
     more.print(console)
     for capacity in capacities.capacities:
-        console.print(Text(capacity_words.sentence(capacity, capacities.bounds.precision)))
+        console.print(Text(capacity_words.sentence(capacity)))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
     for line in filter(None, [capacity_words.warned_text(capacities), *capacity_words.invalid_trials(capacities)]):
