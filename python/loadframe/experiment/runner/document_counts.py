@@ -225,19 +225,19 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 class AcknowledgedDocuments:
     """Number of acknowledged documents in each collection that was created here."""
 
-    def __init__(self, *, new_ids: bool, blind_writes: bool) -> None:
-        """Begin without collections. See `Store` for the arguments."""
-        self._new_ids, self._blind_writes = new_ids, blind_writes
+    def __init__(self, *, new_ids: bool, blind_writes: bool, uncountable: Collection[str] = ()) -> None:
+        """Begin without collections. See `Store` for the arguments.
+
+        The store removes documents of the collections `uncountable`; their number is never known.
+        """
+        self._new_ids, self._blind_writes, self._uncountable = new_ids, blind_writes, uncountable
         self._counts: dict[str, int | None] = {}
-        #: Collections of which the store removes documents.
-        self._uncountable: set[str] = set()
         #: Documents that the store may lack, because it did not acknowledge their writes; 0 if it only deleted so.
         self._unacknowledged: Counter[str] = Counter()
 
-    def created(self, collection: str, *, countable: bool = True) -> None:
-        """Count a new, empty collection from 0; its number of documents is unknown if it is not `countable`."""
-        self._counts[collection] = 0 if countable else None
-        (self._uncountable.discard if countable else self._uncountable.add)(collection)
+    def created(self, collection: str) -> None:
+        """Count a new, empty collection from 0."""
+        self._counts[collection] = None if collection in self._uncountable else 0
         self._unacknowledged.pop(collection, None)
 
     def forget(self) -> None:
@@ -286,9 +286,8 @@ class AcknowledgedDocuments:
         """Return whether the growth by an operation is neither declared nor follows from its form."""
         if form.get("new_documents") is not None or form.get("target"):
             return False
-        if written_content(form) is None:
-            return may_change_number(form)
-        return self._counted(form) in self._uncountable
+        write = written_content(form)
+        return may_change_number(form) if write is None else write[1]["collection"] in self._uncountable
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
         """Return the counted collection that an operation writes; None for other operations."""

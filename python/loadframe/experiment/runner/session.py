@@ -115,14 +115,14 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Maximum requests per second of one worker, from calibration, or None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = AcknowledgedDocuments(
-            new_ids=cluster.store.new_ids, blind_writes=cluster.store.blind_writes
-        )
-        #: Effects of preparing operations that the service refused, as sentences.
-        self._refused: list[str] = []
         reasons = {name: cluster.store.removes_documents(part) for name, part in workload.collections.items()}
         #: Why the store removes documents, by collection; their numbers cannot be compared.
         self._removing = {name: why for name, why in reasons.items() if why is not None}
+        self._acknowledged = AcknowledgedDocuments(
+            new_ids=cluster.store.new_ids, blind_writes=cluster.store.blind_writes, uncountable=self._removing
+        )
+        #: Effects of preparing operations that the service refused, as sentences.
+        self._refused: list[str] = []
         self._sources = SourcesSampler()
 
     def create_collections(
@@ -147,7 +147,7 @@ class Session:
         for name, definition in self.workload.collections.items():
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
-            self._acknowledged.created(name, countable=name not in self._removing)
+            self._acknowledged.created(name)
 
     def _dropped_data(self, collections: Sequence[str]) -> DroppedData:
         """Describe collections that are about to be dropped; a count is None if it fails. This drops nothing."""
