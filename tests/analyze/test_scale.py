@@ -15,7 +15,7 @@ from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
 from loadframe.analyze.settings.analysis import analyse
-from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine
+from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine, machines_of_one_node
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.report import scale_words
@@ -261,6 +261,22 @@ def test_the_generators_machine_and_machines_without_nodes_are_not_named_as_othe
     run = _with_store(tmp_path, store)
     add_samples(Run(run.run.path), "cpu.busy", [(float(second), source, 0.99) for second in range(30)])
     assert list(by_machine(run, "range_100", "cpu.busy")) == ["the load generator's machine"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shared", "alone"),
+    [
+        (["0"], {}, True),
+        (["0", "1"], {}, False),
+        (["r"], {}, False),
+        (["0", "r"], {}, False),
+        (["0", "r"], {"r": "0"}, True),
+    ],
+)
+def test_a_machine_has_one_node_only_without_another_process_with_limits_of_its_own(tmp_path, nodes, shared, alone):
+    machines = [{"name": "db", "nodes": nodes}]
+    run = _with_store(tmp_path, {"machines": machines, "companions": {"r": "router"}, "shared": shared})
+    assert machines_of_one_node(run.manifest.store) == ({"db"} if alone else set())
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,11 @@ def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = Fa
         for source, values in by_source(run, phase, MACHINE, metric).items()
         if (name := source.removeprefix(MACHINE)) != hostname and name not in without
     }
-    elsewhere = sum(len(nodes) for name, nodes in data_nodes(store).items() if name != hostname)
+    elsewhere = sum(
+        len(set(machine.get("nodes", ())) - store.companions.keys())
+        for machine in store.machines
+        if machine["name"] != hostname
+    )
     apart = elsewhere >= (_processes(store) or 1) if store.machines else store.host not in HERE
     if of_nodes and apart:
         return machines
@@ -174,9 +178,10 @@ def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = Fa
     return {**({here: values} if values else {}), **machines}
 
 
-def data_nodes(store: RecordedStore) -> dict[str, set[str]]:
-    """Return the names of the nodes with data on each recorded machine, by machine."""
-    return {it["name"]: set(it.get("nodes", ())) - store.companions.keys() for it in store.machines}
+def machines_of_one_node(store: RecordedStore) -> set[str]:
+    """Return the names of the machines with one node with data and no other process with limits of its own."""
+    processes = {it["name"]: set(it.get("nodes", ())) - store.shared.keys() for it in store.machines}
+    return {name for name, held in processes.items() if len(held) == 1 and not held & store.companions.keys()}
 
 
 def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:

@@ -12,7 +12,7 @@ from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.scale.saturation import cores_used, cpu_shares
 from loadframe.analyze.scale.treatments import Treatment, largest_failed_share, main_operation
 from loadframe.analyze.sessions import speed_range, speed_share
-from loadframe.analyze.telemetry import HERE, by_machine, data_nodes, fresh_nodes, samples
+from loadframe.analyze.telemetry import HERE, by_machine, fresh_nodes, machines_of_one_node, samples
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_duration, format_nodes, format_share, format_shares
 
@@ -324,7 +324,7 @@ def _about_processors(
     for nodes, runs in by_nodes.items():
         for run in runs:
             # A node that alone uses up its own machine is saturated, as it would be at a CPU limit.
-            single = {f"machine {name}" for name, held in data_nodes(run.manifest.store).items() if len(held) == 1}
+            single = {f"machine {name}" for name in machines_of_one_node(run.manifest.store)}
             for machine, values in by_machine(run, phase, "cpu.busy").items():
                 if fmean(values) > _BUSY and machine not in single:
                     busy[machine][nodes] = max(fmean(values), busy[machine].get(nodes, 0.0))
