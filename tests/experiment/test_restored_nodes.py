@@ -85,6 +85,13 @@ def test_the_end_repeats_a_failed_restoration_of_leftovers(opening, monkeypatch)
     assert (cluster.wanted, cluster.size) == ([3, 3], 3)
 
 
+def test_leftovers_run_the_command_also_for_the_present_number(opening):
+    clusters, cluster, runs = opening(SCALE, Changes("redis", ["127.0.0.1:1"], None, "earlier", nodes=2))
+    with clusters:
+        clusters._open(runs[0].treatment, adopts=False)
+        assert cluster.wanted == [2]
+
+
 def test_the_command_runs_again_after_a_failure_that_left_the_number_as_it_was(opening, monkeypatch):
     clusters, cluster, runs = opening(SCALE)
     more = next(run for run in runs if run.treatment["nodes"] == 3)

@@ -600,7 +600,8 @@ class Cluster(ClusterView):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart."""
         self.store.configure(self.addresses, settings)
-        self._configured |= settings
+        # A copy, because a change in another thread may be setting them.
+        self._configured = {**self._configured, **settings}
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:

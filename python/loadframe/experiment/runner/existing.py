@@ -267,15 +267,16 @@ class ExistingClusters:
         """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
         With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
-        that they exist. Then only the warming phases run, once per state after a start of nodes. LoadframeError if it
-        fails.
+        that they exist. Then only the warming phases run, unless they ran last in the same state: another state may
+        have emptied caches. LoadframeError if it fails.
         """
         target = self._targets[self._key(run.treatment)]
         phases = session.workload.preparing(self._experiment.prepared)
         warming = [phase for phase in phases if warms(phase)]
         described = [_settings(self._experiment, run.treatment), [phase.describe() for phase in warming]]
         state = json.dumps(described, sort_keys=True, default=str)
-        cold = [] if state in target.warmed else warming
+        cold = [] if state == target.warmed else warming
+        target.warmed = None
         wanted = None
         if self._experiment.file.store.data == "reuse":
             target.require_collections(session)
@@ -286,14 +287,13 @@ class ExistingClusters:
                 self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
                 phases, wanted = cold, None
             else:
-                target.warmed.clear()
                 target.drop(self._listener)
                 target.create(session)
         with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
             session.prepare(phases, Path(scratch))
         # Transitions may restart nodes.
         if not isinstance(self._experiment.file, ElasticFile):
-            target.warmed.add(state)
+            target.warmed = state
         if wanted is not None:
             target.changes.documents = count_documents(session)
             target.changes.data = wanted
@@ -624,4 +624,6 @@ class ExistingClusters:
     def _restore_nodes(self, cluster: Cluster, earlier: Changes) -> None:
         """Give the cluster the number of nodes from before an earlier command, if a `scale_command` can."""
         if earlier.nodes is not None and scale_command(self._experiment):
+            # The command of the ledger may have failed, or been killed.
+            cluster.uncertain = True
             cluster.resize(earlier.nodes, self._listener.step)

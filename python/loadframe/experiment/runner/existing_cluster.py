@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
@@ -159,8 +159,8 @@ class ExistingCluster:
     used: bool = False
     #: Whether the number of nodes may still change after the attachment that ended last; see `Cluster.uncertain`.
     uncertain: bool = False
-    #: Settings and warming phases, as JSON, that have run on the present nodes and data.
-    warmed: set[str] = field(default_factory=set)
+    #: Settings and warming phases, as JSON, that ran last on the present nodes and data; None if they are cold.
+    warmed: str | None = None
 
     @property
     def changes(self) -> Changes:
@@ -208,9 +208,9 @@ class ExistingCluster:
         return self.cluster
 
     def forget(self) -> None:
-        """Mark all settings as unknown and all states as cold, because nodes may have started."""
+        """Mark all settings as unknown and the nodes as cold, because nodes may have started."""
         self.settings.forget()
-        self.warmed.clear()
+        self.warmed = None
 
     def note_nodes(self, cluster: Cluster) -> None:
         """Write the number of nodes to the ledger, which restores it, unless it has one from before a change."""
