@@ -552,7 +552,9 @@ def tailed(side, requests, seed, factor=1.0):
         figures = {}
         for name, count in requests.items():
             times = 0.01 * factor * np.exp(random.standard_normal(count))
-            figures[name] = Latency(count, p50=float(np.median(times)), p99=float(np.quantile(times, 0.99)))
+            # As recorded: the median of an even number is the lower one.
+            p50, p99 = np.quantile(times, 0.5, method="inverted_cdf"), np.quantile(times, 0.99)
+            figures[name] = Latency(count, p50=float(p50), p99=float(p99))
         values = {name: {"throughput": 10.0, "p50": it.p50, "p99": it.p99} for name, it in figures.items()}
         run = made_up(side, number, values, 2 * number + (side == "new"))
         (phase,) = run.run.summary.phases
@@ -579,6 +581,16 @@ def test_a_percentile_of_a_baseline_with_too_few_requests_shows_no_worsening(cou
         assert "too few requests: 13 in a run, and p99 needs at least 1,000" in check.why
     # Against as few requests, a worsening counts.
     assert judge(tailed("new", few, 2, factor=20.0), old, kinds=["p99"]).standing == "regression"
+
+
+def test_a_median_of_two_requests_is_not_compared_with_one_of_many():
+    few, many = {"read": 2}, {"read": 2000}
+    slower = [judge(tailed("new", many, seed), tailed("old", few, 50 + seed), kinds=["p50"]) for seed in range(10)]
+    assert "regression" not in [gate.standing for gate in slower]
+    hidden = [
+        judge(tailed("new", few, seed, 1.25), tailed("old", many, 50 + seed), kinds=["p50"]) for seed in range(10)
+    ]
+    assert "passed" not in [gate.standing for gate in hidden]
 
 
 def test_operations_with_one_request_per_run_pass_by_p50_and_leave_the_joint_check():

@@ -153,8 +153,9 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
     alike, before, after = 1 - least < ratio.low and ratio.high < 1 + least, *contrast.short
     for label, short, hides in ((contrast.baseline, before, ratio.low > 1), (contrast.label, after, ratio.high < 1)):
         if short and (alike or hides):
+            value = "maximum" if contrast.measure.is_maximum else contrast.measure.kind
             return (
-                f"{label} has {short}, so its maximum may be too small; measure both for the same time at the same rate"
+                f"{label} has {short}, so its {value} may be too small; measure both for the same time at the same rate"
             )
     # An interval on one side of 1 does not prevent a conclusion, whatever widens it.
     shifted = not ratio.low <= 1 <= ratio.high and abs(ratio.value - 1) >= least

@@ -143,7 +143,7 @@ class Measure:
         The other side has more than 1.3 times as much on average. Maxima depend on both, and percentiles on the
         requests of a side that has too few. Sides without a value are not shorter.
         """
-        few = [self.few_requests(side) is not None for side in (first, second)]
+        few = [self._below_minimum(side) is not None for side in (first, second)]
         if not self.is_maximum and not any(few):
             return "", ""
         # The mean number of requests and duration (s) of a run, for each side.
@@ -186,10 +186,15 @@ class Measure:
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
 
         Ten requests must be slower than the percentile. None for other measures, also for maxima and means, and for
-        p50: the median of few requests is not too low, and run-to-run variance includes its error.
+        p50: medians of equally few requests can be compared, and run-to-run variance includes their error. `shorter`
+        covers the others.
         """
+        return None if self.kind.removeprefix("all-") == "p50" else self._below_minimum(runs)
+
+    def _below_minimum(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
+        """Return what `few_requests` does, also for p50: a recorded median is the lower one of an even number."""
         kind = self.kind.removeprefix("all-")
-        if kind not in ("p90", "p99", "p99.9"):
+        if kind not in ("p50", "p90", "p99", "p99.9"):
             return None
         needed = round(ENOUGH / _MISSING[kind])
         fewest: FewRequests | None = None

@@ -299,9 +299,8 @@ def _against(
     """Return the checks against the baseline: for each kind the joint check, then its members.
 
     Errors, and kinds with one member, have no joint check. It excludes measures with too few requests, unless all have
-    too few. `pace` is the speed of the machine for the new runs relative
-    to the baseline's. `session_spread` is the assumed relative standard deviation of sessions. Checks of the operations
-    in `watch` get most of the level.
+    too few. `pace` is the speed of the machine for the new runs relative to the baseline's. `session_spread` is the
+    assumed relative standard deviation of sessions. Checks of the operations in `watch` get most of the level.
     """
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
