@@ -247,10 +247,14 @@ def test_the_limit_of_the_clients_of_throttled_tasks_is_reported(written, loaded
     assert (phase.named_streams[0].clients, phase.named_streams[0].pacing) == (2, 0.1)
 
 
-def test_clients_that_ramp_up_lose_no_bursts(written):
+def test_clients_that_ramp_up_lose_their_bursts_too(written):
     task = looks("look", **{"clients": 4, "target-throughput": 20, "ramp-up-time-period": 8, "time-period": 10})
     (report,) = import_rally(written("t.json", together(task)), None, {}).left_out
-    assert "bursts" not in report
+    assert "the bursts of their clients, which send at the same instants; to keep them, replace" in report
+
+
+def test_a_single_client_loses_no_bursts(written):
+    (report,) = import_rally(written("t.json", together(looks("look", **{"target-throughput": 20}))), None, {}).left_out
     assert "one request in flight per client; to keep it, replace" in report
 
 

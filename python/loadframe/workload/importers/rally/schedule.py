@@ -224,17 +224,13 @@ class Schedule:
         """Report that tasks with a rate lose the limit of their clients: one request in flight each.
 
         Loadframe lacks an open loop in which further requests wait and keep their scheduled time. Evenly spaced tasks
-        also lose their bursts: in Rally, all clients of such a task send at the same instants, unless they ramp up.
+        also lose their bursts: in Rally, all clients of such a task send at the same instants.
         """
         throttled = [task for tasks in self._tasks for task in tasks if "rate" in task.pacing]
         if throttled:
             names = ", ".join(dict.fromkeys(f"{task.name} ({counted(task.clients, 'client')})" for task in throttled))
             what, lost = "their limit of one request in flight per client", "it"
-            # A rate with a ramp is not a text: its clients start one after the other.
-            if any(
-                task.clients > 1 and task.pacing["arrivals"] == "constant" and isinstance(task.pacing["rate"], str)
-                for task in throttled
-            ):
+            if any(task.clients > 1 and task.pacing["arrivals"] == "constant" for task in throttled):
                 what, lost = f"{what}, and the bursts of their clients, which send at the same instants", "them"
             instead = "replace `rate` and `arrivals` by `clients` and `pacing` (clients / rate)"
             loss = "response times then exclude the wait for a client"
