@@ -122,6 +122,13 @@ TIMELINE = f"timeline: [{STEP}]"
             "longer duration",
         ),
         (STEP, "{overloaded: true, within: 10s, add: 1}", "10s", "never fire: it needs", "shorten the window"),
+        (
+            STEP,
+            "{overloaded: true, add: 1}, {overloaded: true, within: 5s, add: 1}",
+            "5s",
+            "never fire: it needs 10 s after the step before",
+            "lower the seconds",
+        ),
         (STEP, "{slo_broken: 6m, add: 1}", "slo_broken", "the run lasts 5 min", "longer duration"),
         (STEP, "{at: 60s, ad: 3}", "ad", "unknown key 'ad'", "'add'"),
         (STEP, "{overloaded: {cpu: 120%}, add: 1}", "120%", "is not a share", ""),

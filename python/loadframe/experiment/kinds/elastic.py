@@ -137,6 +137,7 @@ class Elastic(Kind):
                 remedy = did_you_mean(load, file.loads)
                 raise document.error((*place, "loads", index), f"unknown load {load!r}", remedy)
         nodes = started = transition.nodes or file.store.nodes
+        after_load = False
         for index, step in enumerate(transition.timeline or ()):
             here = (*place, "timeline", index)
             if step.at is not None and step.at >= longest(file.duration or 0.0):
@@ -155,7 +156,8 @@ class Elastic(Kind):
             if (step.cut or step.restore) and file.store.host != "netns":
                 what = f"cut and restore require host: netns; got {file.store.host}"
                 raise document.error(here, what, "set store: {host: netns}")
-            _check_trigger_time(experiment, here, step, first=index == 0)
+            _check_trigger_time(experiment, here, step, first=index == 0, after_load=after_load)
+            after_load = bool(step.overloaded or step.slo_broken)
             _check_name(experiment, here, step, started)
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
             nodes += (step.add or 0) - removed
@@ -258,8 +260,12 @@ class Elastic(Kind):
         return replace(phase, streams=streams)
 
 
-def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
-    """Raise BadInput if a trigger needs more seconds of data than the run has, or `within` for the `first` step."""
+def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool, after_load: bool) -> None:
+    """Raise BadInput if a trigger needs more seconds of data than the run has, or than `within`.
+
+    `within` matters for the `first` step, and for a step right after one with a trigger on the load (`after_load`),
+    whose seconds do not count again.
+    """
     window, length = _elastic_file(experiment.file).window, longest(_elastic_file(experiment.file).duration or 0.0)
     stretches = {
         # An interval is compared with an earlier one of the same length.
@@ -278,6 +284,10 @@ def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, firs
         if first and step.within is not None and stretch > step.within:
             what = f"this can never fire: it needs {format_duration(stretch)} from the start of the run"
             raise experiment.document.error((*here, "within"), what, "raise within, or shorten the window")
+    later = max(float(step.overloaded.seconds) if step.overloaded else 0.0, step.slo_broken or 0.0)
+    if after_load and step.within is not None and later > step.within:
+        what = f"this can never fire: it needs {format_duration(later)} after the step before"
+        raise experiment.document.error((*here, "within"), what, "raise within, or lower the seconds of the trigger")
 
 
 def _check_name(experiment: Experiment, here: Place, step: Step, started: int) -> None:

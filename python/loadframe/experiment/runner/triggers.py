@@ -151,14 +151,16 @@ class ThroughputDrop:
     seconds: int  #: length of both windows
 
 
-def throughput_drop(rates: Series, length: int, drop: float) -> ThroughputDrop | None:
+def throughput_drop(rates: Series, length: int, drop: float, since: int = 0) -> ThroughputDrop | None:
     """Return the current drop in throughput; None if it is at most the share `drop`, or not significant.
 
     `rates` holds the throughput of each second so far, 1/s. Windows last `length` s, twice, four times ... as long; the
     shortest with a drop is returned. With `drop` 0, any decrease of the mean of the last `length` seconds counts,
-    without a test: throughput no longer grows.
+    without a test: throughput no longer grows. The last window has no second before `since`.
     """
     for best, last, span in _spans(rates, length):
+        if len(rates) - span < since:
+            return None
         if drop == 0:
             return ThroughputDrop(best, last, span) if last < best else None
         if best - last > drop * best and standard_errors(rates, best, last, span) >= required_errors(len(rates)):
@@ -259,8 +261,8 @@ class Overloaded(Trigger):
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
-        rates = np.array([second.throughput for second in moment.metrics.seconds()[moment.since :]], dtype=float)
-        drop = throughput_drop(rates, self.overload.seconds, self.overload.drop)
+        rates = np.array([second.throughput for second in moment.metrics.seconds()], dtype=float)
+        drop = throughput_drop(rates, self.overload.seconds, self.overload.drop, moment.since)
         if drop is None:
             return None
         change = f"fell from {format_count(round(drop.best))}/s to {format_count(round(drop.last))}/s"
