@@ -466,13 +466,12 @@ def contradiction(
     store do not count.
     """
     for made in capacity.searches:
-        counted = warm([attempt.trial for attempt in made.attempts]) if after_warming else None
+        trials = [attempt.trial for attempt in made.attempts]
+        # Trials of one rate and outcome are equal.
+        counted = {id(trial) for trial in (warm(trials) if after_warming else trials)}
+        attempts = [attempt for attempt, trial in zip(made.attempts, trials, strict=True) if id(trial) in counted]
         failed, passed = (
-            [
-                attempt
-                for attempt in made.attempts
-                if attempt.judgement.outcome is outcome and (counted is None or attempt.trial in counted)
-            ]
+            [attempt for attempt in attempts if attempt.judgement.outcome is outcome]
             for outcome in (Outcome.FAILED, Outcome.PASSED)
         )
         if not failed or not passed:
