@@ -16,6 +16,7 @@ EXPERIMENT = {"experiment": "e", "kind": "scale", "store": {"kind": "sim"}, "fac
 NUMBERS = (3, -1, 0, 2.5, math.nan, math.inf, 10**400, True)
 VALUES = (*NUMBERS, "zz", "", b"x", "\0", [], ["zz"], [None], [-1.0], {}, {1: "x"})
 TEXT, FLAG, MAPPING, NONE = ("zz",), (True,), ({},), ()
+SHARE = (0.5, "250%")
 NUMBER, TIME = (3, 2.5), (3, 0, 2.5, math.inf)
 
 
@@ -23,9 +24,9 @@ NUMBER, TIME = (3, 2.5), (3, 0, 2.5, math.inf)
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("arguments")
     write_experiment(path / "e", Truth(seconds=2), nodes=(1, 2), clients=(1, 2), repetitions=1)
-    for group in ("old", "new"):
-        for seed in range(2):
-            write_run(path / group, f"run-{seed}", Truth(seconds=2), seed=seed)
+    for first, group in enumerate(("old", "new")):
+        for number in range(2):
+            write_run(path / group, f"run-{number}", Truth(seconds=2), seed=2 * first + number)
     return path
 
 
@@ -93,12 +94,12 @@ ARGUMENTS = [
     ("fit", "data residuals scaling", NONE),
     ("compare", "group level", NONE),
     ("compare", "measures", NONE),
-    ("compare", "least session_spread", NUMBER),
+    ("compare", "least session_spread", SHARE),
     ("gate", "new baseline history measures bounds", NONE),
     ("gate", "watch", ([],)),
     ("gate", "across_treatments", FLAG),
-    ("gate", "session_spread", NUMBER),
-    ("gate", "least catch", (*NUMBER, {})),
+    ("gate", "session_spread", SHARE),
+    ("gate", "least catch", (*SHARE, {})),
     ("capacity", "experiment", NONE),
     ("open", "path", NONE),
     ("Run.response_times", "operation phase", NONE),

@@ -101,7 +101,7 @@ def test_a_settings_experiment_names_the_cheapest_configuration_within_the_slo(t
         "undecided": [{"clients": 4, "nodes": 1}],
     }
     slo = "the SLO (p99 within 50 ms, fewer than 1 % errors)"
-    sentence = f"Cheapest configuration within {slo}: clients 2, nodes 1 at 1.42 [1.32, 1.45] EUR"
+    sentence = f"Cheapest configuration within {slo}: clients 2, nodes 1 at 1.420 [1.32, 1.447] EUR"
     assert sentence in " ".join(loadframe("report", "settings", cwd=tmp_path).stdout.split())
     assert sentence in (tmp_path / "settings" / "report.html").read_text()
 
