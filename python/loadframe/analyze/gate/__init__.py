@@ -26,14 +26,14 @@ The baseline of a history is the runs since its last change, since an accepted c
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import treatments_text
-from loadframe.analyze.compare.measures import FewRequests, measures_of
+from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import warned_document, warned_runs
@@ -304,51 +304,48 @@ def _against(
     """
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
-    # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
-    about: list[
-        tuple[Measure, RatioEstimate | None, Contrast | None, str, tuple[int, int], tuple[str, str], FewRequests | None]
-    ] = []
+
+    def ask(measure: Measure, estimate: RatioEstimate, chosen: Sequence[Contrast]) -> Question:
+        """Return the question of a check of one contrast or several jointly; `p` and `share` follow later."""
+        counts = max(len(it.first) for it in chosen), max(len(it.second) for it in chosen)
+        before, now = (next(filter(None, whys), "") for whys in zip(*map(_hides, chosen), strict=True))
+        return Question(measure, estimate, thresholds, 1.0, 0.0, counts, pace, (before, now), chosen[0].few)
+
+    # In the order of the graph's hypotheses: question, contrast (None: several jointly) and title, and p values.
+    about: list[tuple[Question | None, Contrast | None, str]] = []
     ps: list[float] = []
     members, watched = [], []
     for kind, places in families(contrasts).items():
         members.append(len(places))
         chosen = [contrasts[place] for place in places]
-        hides = [_hides(contrast) for contrast in chosen]
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             enough = [contrast for contrast in chosen if not contrast.few]
             averaged = enough or chosen
             joint = joint_estimate(averaged, baseline, new, session_spread) if kind != "errors" else None
-            counts = max(len(it.first) for it in averaged), max(len(it.second) for it in averaged)
-            before, now = (next(filter(None, whys), "") for whys in zip(*map(_hides, averaged), strict=True))
             what = (
                 f"the {counted(len(enough), 'measure')} with enough requests"
                 if 0 < len(enough) < len(chosen)
                 else f"all {len(chosen)} measures together"
             )
-            few = averaged[0].few
-            about.append((Measure("all phases", kind), joint, None, what, counts, (before, now), few))
+            about.append((ask(Measure("all phases", kind), joint, averaged) if joint else None, None, what))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
-        for candidate, why in zip(chosen, hides, strict=True):
-            counts = len(candidate.first), len(candidate.second)
-            about.append((candidate.measure, candidate.estimate, candidate, "", counts, why, candidate.few))
+        for candidate in chosen:
+            about.append((ask(candidate.measure, candidate.estimate, [candidate]), candidate, ""))
             ps.append(
                 more_errors(candidate.measure, *candidate.sides)
                 if kind == "errors"
                 else one_sided_p(candidate.estimate, candidate.measure)
             )
     graph = Graph(members, watched)
-    adjusted = graph.adjust(ps)
     checks = []
-    for (measure, detail, contrast, what, counts, why, few), p, share in zip(
-        about, adjusted, graph.weights.tolist(), strict=True
-    ):
-        if detail is None:
+    for (asked, contrast, what), p, share in zip(about, graph.adjust(ps), graph.weights.tolist(), strict=True):
+        if asked is None:
             continue
-        question = Question(measure, detail, thresholds, p, share, counts, pace, why, few)
+        question = replace(asked, p=p, share=share)
         if contrast is None:
             checks.append(together(question, what))
-        elif measure.kind == "errors":
+        elif question.measure.kind == "errors":
             checks.append(errors_against_baseline(contrast, question, *contrast.sides))
         else:
             checks.append(against_baseline(contrast, question))
