@@ -1,15 +1,11 @@
 """Rates as a share of a control run's rate, which must come from a valid run."""
 
-import json
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from loadframe.base.errors import LoadframeError
 from loadframe.experiment.kinds.elastic import capacity_shown
-from loadframe.record import Run
 from simulated import Truth, write_run
 
 TRUTH = Truth(lam=100.0, sigma=0.0, kappa=0.0, noise=0.0)
@@ -29,19 +25,3 @@ def test_an_invalid_control_run_shows_no_capacity(tmp_path):
 def test_a_control_run_that_is_not_made_yet_shows_no_capacity(tmp_path):
     with pytest.raises(LoadframeError, match="none is recorded yet"):
         capacity_shown([("b1-control", tmp_path / "b1-control")])
-
-
-def test_an_open_stream_beside_the_closed_load_is_no_part_of_the_capacity(tmp_path):
-    run = write_run(tmp_path, "b1-control", TRUTH)
-    alone = capacity_shown([("b1-control", run.path)])
-    series = run.series
-    other = pa.array(["other"] * len(series), series.schema.field("stream").type)
-    beside = series.set_column(series.schema.names.index("stream"), "stream", other)
-    pq.write_table(pa.concat_tables([series, beside.cast(series.schema)]), run.path / "series.parquet")
-    file = run.path / "summary.json"
-    summary = json.loads(file.read_text())
-    pacing = {"open": {"rate": 100.0, "arrivals": "poisson"}}
-    summary["phases"][-1]["streams"].append({**summary["phases"][-1]["streams"][0], "name": "other", "pacing": pacing})
-    file.write_text(json.dumps(summary))
-    assert len(Run(run.path).summary.phases[-1].streams) == 2
-    assert capacity_shown([("b1-control", run.path)]) == alone

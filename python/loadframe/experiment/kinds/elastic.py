@@ -420,8 +420,7 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     """Return the best throughput, 1/s, of the first valid control run, given as pairs of identifier and folder.
 
-    This is the largest median of successes per second in any 10 s of the measured window. Only closed streams
-    count, because the load is closed. Missing folders are ignored.
+    This is the largest median of successes per second in any 10 s of the measured window. Missing folders are ignored.
     LoadframeError, with the reason, if none is valid or the first valid one has no successful request.
     """
     made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]
@@ -436,8 +435,6 @@ def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     assert measured is not None
     series, phase = measured.series, measured.summary.phases[0]
     rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase.single), "string")))
-    if others := [stream.name for stream in phase.streams if stream.is_open]:
-        rows = rows.filter(pc.invert(pc.is_in(rows["stream"], pc.cast(others, "string"))))
     counts: dict[int, int] = {}
     for second, successes in zip(rows["second"].to_pylist(), rows["successes"].to_pylist(), strict=True):
         counts[second] = counts.get(second, 0) + successes
