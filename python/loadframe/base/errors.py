@@ -1,5 +1,7 @@
 """Errors that reach users (problem, place, remedy, component to blame), and the exit codes of commands."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Literal
 
@@ -89,6 +91,17 @@ class BadInput(LoadframeError):
     """
 
     exit_status = ExitCode.BAD_INPUT
+
+
+@contextmanager
+def before_start() -> Iterator[None]:
+    """Raise each LoadframeError as BadInput: nothing was started, so the command refuses its input."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except LoadframeError as error:
+        raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
 
 
 class NothingUsable(LoadframeError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, before_start
 from loadframe.base.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -260,12 +260,8 @@ def attachment(
         require_reachable(addresses, reached)
 
     def attach() -> Cluster:
-        """Return the cluster at the addresses; BadInput if it does not answer, because nothing was started."""
-        try:
+        """Return the cluster at the addresses; BadInput if it does not answer."""
+        with before_start():
             return Cluster.attach(addresses, store, reached)
-        except BadInput:
-            raise
-        except LoadframeError as error:
-            raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
 
     return attach

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from loadframe.analyze.telemetry import UPTIME
 from loadframe.base import interrupts
-from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed, before_start
 from loadframe.base.units import counted, format_nodes
 from loadframe.cluster import Cluster, access_to, require_reachable, share_a_node
 from loadframe.experiment.design import Design, PlannedRun
@@ -165,12 +165,8 @@ class ExistingClusters:
         Removes leftovers of earlier commands. Tests each level of a setting, then restores it. BadInput, before the
         first run, if a cluster does not answer or is not as expected, or if a level cannot be set.
         """
-        try:
+        with before_start():
             return self._survey(design)
-        except BadInput:
-            raise
-        except LoadframeError as error:
-            raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
 
     def _survey(self, design: Design) -> dict[str, str]:
         """Do the work of `survey`, but raise each LoadframeError as it is."""
