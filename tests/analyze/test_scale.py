@@ -218,7 +218,7 @@ def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
 
 
 def _on_another_machine(path, nodes):
-    """Move the nodes of the runs to machine `db`, whose processors and storage are saturated."""
+    """Move the nodes of the runs to machine `db` and saturate its processors and storage."""
     for file in path.glob("runs/*/manifest.json"):
         manifest = json.loads(file.read_text())
         manifest["store"] |= {"host": "ssh", "machines": [{"name": "db", "nodes": nodes}]}
@@ -295,7 +295,7 @@ def test_the_generators_machine_counts_for_the_store_only_if_it_may_hold_nodes(t
 
 
 def _with_store(tmp_path, store):
-    """Return a run on one node, whose manifest has these keys of the store."""
+    """Return a run on one node, with these keys of the store in its manifest."""
     path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(1,), repetitions=1)
     (file,) = path.glob("runs/*/manifest.json")
     manifest = json.loads(file.read_text())

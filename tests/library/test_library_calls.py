@@ -31,7 +31,7 @@ def workload():
 
 @pytest.fixture
 def uncollected():
-    """Switch the garbage collector off: cycles keep what is not closed."""
+    """Switch the garbage collector off, so that cycles keep open files."""
     gc.disable()
     yield
     gc.enable()

@@ -66,7 +66,7 @@ def test_every_client_needs_the_password_and_every_server_a_key_in_a_file_of_its
         key = planned.files["config/key"]
         assert [name for name, content in planned.files.items() if key in content] == ["config/key"]
         assert not any("secret" in content for content in planned.files.values())
-        assert re.fullmatch(r"[A-Za-z0-9+/=]{6,1024}", key), "the server takes no other letters"
+        assert re.fullmatch(r"[A-Za-z0-9+/=]{6,1024}", key), "the server refuses other letters"
         assert key not in repr((planned.argv, planned.environment, planned.facts))
     assert plan(installation, password="other").files["config/key"] != key
 

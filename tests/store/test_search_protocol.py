@@ -101,7 +101,7 @@ def test_a_cluster_is_not_balanced_while_the_store_delays_the_assignment_of_copi
 
 
 class _Red(Handler):
-    """A cluster in which one of three shards has no available copy."""
+    """A cluster that lacks every copy of one of three shards."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -192,7 +192,7 @@ class Gate(Answer):
 
     @property
     def passed(self) -> bool:
-        """Whether the runs show that there is no regression."""
+        """Whether every check passed."""
         return self.standing == "passed"
 
     def require(self) -> None:

@@ -71,7 +71,7 @@ def _no_peak(kappa: float, low: float, high: float, least_peak: float, largest: 
     """
     lead = "" if low > 0 else f"kappa {_kappa(kappa, high)} cannot be distinguished from 0: "
     beyond = f"; any peak lies above {format_count(least_peak)} {over}" if largest < least_peak < inf else ""
-    return f"{lead}there is no peak up to {format_count(largest)} {over}{beyond}"
+    return f"{lead}throughput has no peak up to {format_count(largest)} {over}{beyond}"
 
 
 def _peak_open(
@@ -213,14 +213,14 @@ PEAK_NOT_BEST = Rule(
 SUPERLINEAR = Rule(
     "superlinear",
     _superlinear,
-    "check what the smallest sizes lack: memory for the data, warm caches, a saturated generator; do not extrapolate"
-    " this curve",
+    "check the smallest sizes: too little memory for the data, cold caches, or a generator that is not saturated; do"
+    " not extrapolate this curve",
 )
 PERHAPS_SUPERLINEAR = Rule(
     "perhaps_superlinear",
     "throughput divided by {over} is {increase:share} higher at {largest:count} than at {smallest:count}; the models"
     " keep sigma at 0 or above, which the noise allows",
-    "repeat the runs; if it persists, check what the smallest sizes lack (memory, warm caches)",
+    "repeat the runs; if it persists, check the smallest sizes (too little memory, cold caches)",
 )
 MISFIT = Rule(
     "misfit",
