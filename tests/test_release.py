@@ -80,7 +80,7 @@ def project(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("project")
     for seed, (name, lam, runs) in enumerate([("old", 100, 6), ("same", 100, 6), ("slow", 80, 6), ("alone", 100, 1)]):
         for number in range(runs):
-            write_run(root / "results" / name, f"r{number}", Truth(lam=lam, seconds=2), seed=100 * seed + number)
+            write_run(root / "results" / name, f"r{number}", Truth(lam=lam, seconds=12), seed=100 * seed + number)
     return root
 
 
