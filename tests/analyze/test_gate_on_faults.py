@@ -128,6 +128,39 @@ def test_response_times_of_successes_do_not_pass_with_more_failures_than_the_per
     assert "the successes to show it" in gate.checks[0].why
 
 
+def two_phases(side, shares, code="generator_failed"):
+    """Return runs with a phase `late` whose requests failed by these shares; None is unknown by the reason `code`."""
+    made = []
+    for run, share in zip(runs(side, len(shares)), shares, strict=True):
+        summary = run.run.summary
+        (first,) = summary.phases
+        failures = 10_000 if share is None else round(share * 10_000)
+        counts = {"requests": 10_000, "successes": 10_000 - failures, "errors": {"timeout": failures}}
+        if share is None:
+            counts |= {"throughput": 0.0, "response": Latency(), "service": Latency()}
+        late = replace(first, name="late", start=60.0, operations={"read": replace(first.operations["read"], **counts)})
+        reason = RecordedReason(code, "because", "mend it", phase="late")
+        verdict = replace(summary.verdict, reasons=(reason,) if share is None else ())
+        run.run.__dict__["summary"] = replace(summary, phases=(first, late), verdict=verdict)
+        made.append(run)
+    return made
+
+
+@pytest.mark.parametrize(("share", "standing"), [(0.05, "regression"), (0.0, "passed")])
+def test_runs_whose_failures_are_the_generators_neither_hide_nor_make_a_rise(share, standing):
+    old = two_phases("old", [0.0, None, 0.0, None, 0.0, 0.0])
+    gate = judge(two_phases("new", [share, None, share, None, share, share]), old, kinds=["errors"])
+    assert check_of(gate, "late errors").standing == standing
+    assert [check.standing for check in gate.checks if check.measure.phase == "mixed"] == ["passed"]
+
+
+@pytest.mark.parametrize(("code", "stops"), [("generator_failed", False), ("nothing_measured", True)])
+def test_a_phase_that_the_generator_spoilt_is_not_the_stores_silence(code, stops):
+    gate = judge(two_phases("new", [0.0, 0.0, *[None] * 4], code), two_phases("old", [0.0] * 6))
+    silent = [check for check in gate.checks if "whether there is any" in check.name]
+    assert {check.standing for check in silent} == ({"regression"} if stops else set())
+
+
 def test_requests_that_were_dropped_or_had_no_answer_have_failed():
     run = runs("new", 1)[0]
     change(run, dropped=500, in_flight_at_end=500)

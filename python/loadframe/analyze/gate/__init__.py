@@ -161,10 +161,8 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
 
 def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
     """Return the one-sided upper 95 % limit of the rise of the share of failures; infinite for a single new run."""
-    before, now = (
-        mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
-        for group in (baseline, new)
-    )
+    sides = ([run for run in group.usable if measure.of(run) is not None] for group in (baseline, new))
+    before, now = (mean_share([measure.failures(run) for run in runs], sessions_of(runs), ONE_SIDED) for runs in sides)
     # The limit of a single earlier run is unbounded, but a share is at least 0.
     fall = before.value - max(before.low, 0.0)
     return now.value - before.value + math.hypot(now.high - now.value, fall)
@@ -172,7 +170,8 @@ def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
 
 def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
     """Return the one-sided p of "the share of failed requests did not rise"; 1 if a side lacks requests."""
-    runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
+    groups = enumerate((baseline, new))
+    runs = [(side, run) for side, group in groups for run in group.usable if measure.of(run) is not None]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     observations = []
     failed, due = [0, 0], [0, 0]

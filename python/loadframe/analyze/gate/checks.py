@@ -5,7 +5,7 @@ runs without any success, are results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, log
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from loadframe.analyze.failures import chance_of_more
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate.power import detectable, runs_needed
 from loadframe.analyze.rates import RATES
+from loadframe.analyze.verdict.rules import effect_of
 from loadframe.base import special
 from loadframe.base.units import (
     counted,
@@ -534,7 +535,8 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
     for measure in measures_of(baseline.usable, kinds):
         if measure.kind == "errors" or not new.usable:
             continue
-        before, now = ([(measure.of(run) or 0.0) > 0 for run in side.usable] for side in (baseline, new))
+        sides = ([_succeeded(measure, run) for run in side.usable] for side in (baseline, new))
+        before, now = ([it for it in side if it is not None] for side in sides)
         if all(now) or not any(before) or (measure.kind.startswith("all-") and not any(now)):
             continue
         missing = len(now) - sum(now)
@@ -543,6 +545,25 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
         standing = _standing(missing, len(now), len(before) - sum(before), len(before))
         checks.append(Check(measure, treatment, standing, why, title=f"{measure.name}: whether there is any"))
     return checks
+
+
+def _succeeded(measure: Measure, run: RecordedRun) -> bool | None:
+    """Return whether anything succeeded, by a measure of times or a rate; None if the run does not tell.
+
+    It does not if it lacks the phase, if nothing was due, or if the load generator or the cluster spoilt the figure.
+    """
+    known = measure.figure(run)
+    if known.counts:
+        return (known.value or 0.0) > 0
+    if any(effect_of(code) == "unknown" for code in known.reasons):
+        return None
+    # Parts of operations (`OPERATION.PART`) have no requests of their own.
+    operations = run.operations(measure.phase)
+    name = measure.operation
+    if name is not None and name not in operations:
+        name = name.rpartition(".")[0]
+    due = replace(measure, operation=name).failures(run)[1]
+    return False if due else None
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
