@@ -108,6 +108,15 @@ def test_no_failure_in_few_requests_excludes_little():
     assert many.high < 0.0001
 
 
+def test_a_run_with_few_requests_leaves_the_mean_share_uncertain():
+    """Six equal weights: the run of 5 requests alone gives the mean a variance of 1 / (36 * 5)."""
+    share = mean_share([(0, 5)] + [(0, 10_000)] * 5, [0] * 6)
+    assert share.high == pytest.approx(1 - 0.025 ** (1 / 180), rel=0.01)
+    assert mean_share([(0, 5)] + [(0, 10_000)] * 5, [0, 0, 0, 1, 1, 1]).high == pytest.approx(share.high)
+    assert mean_share([(0, 0), (1, 30), (2, 30)], [0] * 3) == mean_share([(1, 30), (2, 30)], [0] * 2)
+    assert not mean_share([(0, 0), (0, 0)], [0] * 2).is_finite
+
+
 @pytest.mark.parametrize("noise", [0.03, 0.1, 0.2])
 def test_the_needed_runs_find_a_worsening_in_four_of_five_simulated_cases(noise):
     """The number follows from five and eight runs, and one run fewer would not do. The t tests are independent code."""

@@ -19,7 +19,7 @@ procedure" (Scandinavian Journal of Statistics 6, 1979).
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
@@ -109,14 +109,19 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
     """Return the mean share over runs with its interval; `counts` has a pair of each: counted and all requests.
 
     `sessions` has the session of each run. The units have equal weights: runs if all are of one session, otherwise
-    session means. The interval is unbounded for one unit. A run without requests has the share 0. `outside` is the
-    probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
+    session means. The interval is unbounded for one unit. Runs without requests are left out; without any other, the
+    share is 0. `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
-    units = session_units([count / of if of else 0.0 for count, of in counts], sessions)
-    share = fmean(units)
+    known = [(count / of, of, session) for (count, of), session in zip(counts, sessions, strict=True) if of]
+    in_sessions = [session for _, _, session in known]
+    units = session_units([share for share, _, _ in known], in_sessions)
+    share = fmean(units) if units else 0.0
     if len(units) < 2:
         return Estimate(share, -math.inf, math.inf)
-    effective = float(sum(of for _, of in counts))
+    # Units weigh the same, so those with few requests limit what the mean is worth: as many requests as would give a
+    # single share the same variance by counting.
+    runs = Counter(in_sessions) if len(set(in_sessions)) > 1 else dict.fromkeys(in_sessions, 1)
+    effective = len(units) ** 2 / sum(1 / (of * runs[session] ** 2) for _, of, session in known)
     if error := variance(units) / len(units):
         caution = float(special.ndtri(outside) / special.stdtrit(len(units) - 1, outside)) ** 2
         effective = min(effective, share * (1 - share) / error * caution)
