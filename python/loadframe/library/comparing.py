@@ -91,6 +91,13 @@ def gate_groups(
             "the runs have neither a baseline nor bounds",
             remedy=f"give {names} or {written('bound')}, or the folder of an experiment that compares two variants",
         )
+    for kind in kinds:
+        least = thresholds.least_of(kind)
+        if least >= 1 and (kind in RATES or kind == "errors"):
+            raise BadInput(
+                f"{written('least')} {least:.0%} never stops {kind}: it cannot become worse by more",
+                remedy=f"give less than 100% for {kind}, or leave it out of the measures",
+            )
     groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
     # The gate removes copies of the new runs from a history.
     if not history:
@@ -171,16 +178,19 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
             f"{kind} needs {'a lower' if wanted == '>=' else 'an upper'} bound; got {option} {text!r}",
             remedy=f"write {kind}{wanted}{match[3]}",
         )
-    parsers: dict[str, Callable[[str], float]] = {
-        **dict.fromkeys(RATES, parse_rate),
-        "errors": lambda limit: _errors_limit(limit, f"{option} errors<="),
-    }
-    return Bound(kind, parsers.get(kind, parse_duration)(match[3]))
-
-
-def _errors_limit(text: str, option: str) -> float:
-    """Return a share of requests that may fail; BadInput if it is 100 % or more, which always holds."""
-    limit = 0.0 if text in ("0", "0%") else share(text, option)
-    if limit >= 1:
-        raise BadInput(f"{option}{text} always holds", remedy="write a percentage below 100%, such as errors<=1%")
-    return limit
+    if kind in RATES:
+        limit = parse_rate(match[3])
+        always, remedy = limit <= 0, f"write a rate above 0, such as {kind}>=1000/s"
+    elif kind == "errors":
+        limit = 0.0 if re.fullmatch(r"0+(\.0*)?%?", match[3]) else share(match[3], f"{option} errors<=")
+        always, remedy = limit >= 1, "write a percentage below 100%, such as errors<=1%"
+    else:
+        limit = parse_duration(match[3])
+        always, remedy = False, ""
+        if match[3][-1].isdigit():
+            raise BadInput(
+                f"{option} {text!r} has no unit", remedy=f"write {kind}<={match[3]}ms or {kind}<={match[3]}s"
+            )
+    if always:
+        raise BadInput(f"{option} {text!r} always holds", remedy=remedy)
+    return Bound(kind, limit)
