@@ -16,7 +16,9 @@ from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
 from loadframe.base.errors import BadInput
+from loadframe.record.gate_log import Acceptance, GateRecord, add_to_gate_log
 from loadframe.report.compare_words import open_reasons
+from recorded_history import CHANGED, commit, write_history
 from simulated import Truth, write_run
 
 
@@ -323,6 +325,31 @@ def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_pat
     assert len(history.comparison.contrasts[0].first) == 6
     assert any(re.search("changed by -(19|20) %", warning.cause) for warning in history.warnings)
     assert any("2-slow0" in warning.cause for warning in history.warnings)
+
+
+def test_an_accepted_change_is_the_new_level_from_its_first_session_on(tmp_path):
+    history = write_history(tmp_path / "history", nights=CHANGED + 1)
+    stopped = f"night-{CHANGED:02}"
+    add_to_gate_log(history, GateRecord("2026-01-07T02:00:00+00:00", stopped, commit(CHANGED), "regression"))
+    for number in range(2):
+        write_run(tmp_path / "new", f"n{number}", Truth(lam=140, seconds=2), seed=900 + number)
+    assert judge(tmp_path, "new", "history", history=True).standing == "regression"
+    add_to_gate_log(history, Acceptance("2026-01-08T02:00:00+00:00", stopped, "checksums cost 30 %"))
+    gate = judge(tmp_path, "new", "history", history=True)
+    assert {len(contrast.first) for contrast in gate.comparison.contrasts} == {2}
+    assert gate.standing != "regression"
+
+
+def test_the_runs_of_a_stopped_release_are_no_baseline_through_a_link(tmp_path):
+    history = write_history(tmp_path / "history", nights=2, runs=1)
+    add_to_gate_log(history, GateRecord("2026-01-03T02:00:00+00:00", "night-01", commit(1), "regression"))
+    (history / "latest").symlink_to("night-01")
+    (tmp_path / "newest").symlink_to("history/night-01")
+    for named in (history, history / "*"):
+        (group,) = read_groups([str(named)])
+        assert [run.run.path.parent.name for run in group.runs] == ["night-00"]
+    with pytest.raises(BadInput, match="names no run"):
+        read_groups([str(tmp_path / "new*")])
 
 
 def test_recorded_copies_of_new_runs_are_no_history_of_them(results, tmp_path):

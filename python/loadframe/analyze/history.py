@@ -272,13 +272,15 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
     level = LEVEL / max(sum(bool(row.values) for *_, series in searched for row in series), 1)
     kept: list[RecordedRun] = []
     for everything, usable, series in searched:
-        first = -1
+        # A change that a user accepted begins a new level, however few sessions show it.
+        accepted = {numbers[id(run)] for run in usable if _is_accepted(run)}
+        first = max(accepted, default=-1)
         for row in series:
             for point in change_points(row.values, level=level):
                 session = row.sessions[point.index]
                 first = max(first, session)
                 changed = [run for run in usable if numbers[id(run)] == session]
-                if not any(map(_is_accepted, changed)):
+                if session not in accepted:
                     run_text = f"{changed[0].id} ({started(changed[0])})"
                     findings.append(
                         LEVEL_CHANGE(measure=row.measure.name, change=point.change, p=point.p, run=run_text)

@@ -141,17 +141,19 @@ def _runs_in(path: Path) -> list[RecordedRun]:
     if not path.is_dir():
         return []
     if (path / GATE_LOG).is_file():
-        refused = _refused(path)
-        return [run for child in sorted(path.glob("[!.]*")) if child.name not in refused for run in _runs_in(child)]
+        refused = {(path / name).resolve() for name in _refused(path)}
+        return [
+            run for child in sorted(path.glob("[!.]*")) if child.resolve() not in refused for run in _runs_in(child)
+        ]
     return [single_run(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
 
 
 def _is_stopped(path: Path) -> bool:
-    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it.
+    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it, also by a link.
 
     BadInput if the gate log is damaged, or if the folder of a stopped release may have been renamed.
     """
-    places = [path.absolute(), *path.absolute().parents[:1]]
+    places = [place for it in (path.absolute(), path.resolve()) for place in (it, it.parent)]
     return any((place.parent / GATE_LOG).is_file() and place.name in _refused(place.parent) for place in places)
 
 
