@@ -229,7 +229,11 @@ def wait_until(met: Callable[[], bool], watch: Watch, progress: Balancing) -> No
 
 
 class Store(ABC):
-    """A kind of data store. `addresses` are `host:port` for clients; requests go to the first address that answers."""
+    """A kind of data store. `addresses` are `host:port` for clients; requests go to the first address that answers.
+
+    Methods that send requests raise BadInput if access is denied, Unreachable if no address answers, and otherwise
+    StoreFailed or another LoadframeError.
+    """
 
     kind: str
     family: str  #: stores with the same operations; the key of operation forms in workload files

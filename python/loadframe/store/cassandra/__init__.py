@@ -59,7 +59,10 @@ class _NotConnectedError(OSError):
 
 
 class Cassandra(Store):
-    """Cassandra from the Maven repository or an installation. Operations that use only CQL also work on ScyllaDB."""
+    """Cassandra from the Maven repository or an installation. Operations that use only CQL also work on ScyllaDB.
+
+    Methods that send statements raise the errors of `_ask`.
+    """
 
     kind = "cassandra"
     #: The request OPTIONS of version 4, and the header of its answer.
@@ -201,7 +204,10 @@ class Cassandra(Store):
         """
 
         def ask(address: str) -> list[dict[str, Any]]:
-            """Send the statement over a new connection to one address, and return its rows."""
+            """Send the statement over a new connection to one address, and return its rows.
+
+            _NotConnectedError if the connection fails, OSError without an answer, CqlError for an error answer.
+            """
             try:
                 connection = _repeat(lambda: self._connect(address, timeout))
             except OSError as error:
@@ -547,7 +553,10 @@ class Cassandra(Store):
         return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the statistics of docs/reference/stores/cassandra.md by address, without nodes that do not answer."""
+        """Return the statistics of docs/reference/stores/cassandra.md by address, without nodes that do not answer.
+
+        The connections stay open for the next call.
+        """
         by_node = {}
         for address in addresses:
             try:

@@ -1,6 +1,8 @@
 """Couchbase clusters over HTTP: initial setup, adding and removing nodes, and rebalances.
 
 An added node serves nothing before a rebalance, which also moves the data of a node that leaves.
+
+Functions that send requests raise the errors of `Administration.ask`.
 """
 
 import contextlib

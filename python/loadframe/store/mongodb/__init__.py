@@ -60,7 +60,7 @@ _NO_COLLECTION = 26
 
 
 class MongoDB(Store):
-    """MongoDB from the PATH, an installation, a wheel, or the vendor."""
+    """MongoDB from the PATH, an installation, a wheel, or the vendor. Methods raise the errors of `client.Client`."""
 
     kind = "mongodb"
     greeting = (b"GET / HTTP/1.0\r\n\r\n", rb"HTTP/(?s:.)*MongoDB over HTTP")

@@ -1,6 +1,8 @@
 """Replica sets: formation, joining, leaving, and reconnecting after address changes.
 
 The tag `node` identifies a member by its node's name, because addresses may change.
+
+Functions that send commands raise the errors of `client.Client`.
 """
 
 import contextlib

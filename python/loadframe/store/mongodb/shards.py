@@ -1,4 +1,7 @@
-"""Sharded clusters: shards and config servers, each a replica set, behind routers."""
+"""Sharded clusters: shards and config servers, each a replica set, behind routers.
+
+Functions that send commands raise the errors of `client.Client`.
+"""
 
 import contextlib
 import time
@@ -132,7 +135,10 @@ def leave(router: Client, member: Member, watch: Watch) -> None:
 
 
 def stay(router: Client, member: Member) -> None:
-    """Stop draining a shard. Before version 8.3 that is impossible: draining continues without an error."""
+    """Stop draining a shard; do nothing if it is removed already.
+
+    Before version 8.3 that is impossible: draining continues without an error.
+    """
     try:
         router.ask({"stopShardDraining": shard_of(member.name)})
     except MongoError as error:

@@ -109,7 +109,7 @@ _SEEN_WITHIN = 10.0
 
 
 class Postgresql(Store):
-    """PostgreSQL from a wheel, the PATH, or the user's installation."""
+    """PostgreSQL from a wheel, the PATH, or the user's installation. Methods raise the errors of `client.Client`."""
 
     kind = "postgresql"
     greeting = (_SSL_REQUEST, rb"[SN]$")

@@ -2,6 +2,8 @@
 
 The other servers, the shards, are read-only for clients, so that the coordinator is the only primary that drivers find.
 The coordinator's sessions on them may write. Each shard is a foreign server with the node's name.
+
+Functions that send statements raise the errors of `client.Client`.
 """
 
 import contextlib

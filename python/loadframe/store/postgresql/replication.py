@@ -1,6 +1,8 @@
 """Streaming replication: forming a cluster, adding and removing replicas, and switching the primary.
 
 Each replica has a replication slot on the primary, which keeps the log while the replica is away.
+
+Functions that send statements raise the errors of `client.Client`.
 """
 
 import contextlib

@@ -70,7 +70,7 @@ _FIGURES = {
 
 
 class Redis(Store):
-    """Redis and Valkey, as single servers and clusters."""
+    """Redis and Valkey, as single servers and clusters. Methods that send commands raise the errors of `Client.ask`."""
 
     kind = "redis"
     greeting = (b"PING\r\n", rb"[+-][A-Z]+")

@@ -273,7 +273,10 @@ class _Reconnecting:
                 raise
 
     def _ask(self, commands: Sequence[Command], *, again: bool) -> list[Any]:
-        """Send commands, connecting first if necessary; `again` allows one more attempt on a new connection."""
+        """Send commands, connecting first if necessary, and return their replies; errors as `ask`.
+
+        `again` allows one more attempt on a new connection, but not after a timeout.
+        """
         try:
             if self._connection is None:
                 self._connection = self._connect()

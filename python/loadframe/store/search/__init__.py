@@ -66,7 +66,7 @@ _HIDDEN = (NotOffered, AccessDenied)
 
 
 class SearchStore(Store):
-    """Code that all stores of the family share."""
+    """Code that all stores of the family share. Methods that send requests raise the errors of `request`."""
 
     family = "elasticsearch"
     driver = "search"
@@ -156,7 +156,7 @@ class SearchStore(Store):
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers.
 
-        For a serverless service that hides its version, `serverless`.
+        For a serverless service that hides its version, `serverless`. Stores whether the service is serverless.
         """
         try:
             answer = self.request(addresses, "GET", "/")

@@ -1,4 +1,4 @@
-"""Questions about documents of the search family. Only searches are sent."""
+"""Questions about documents of the search family. Only searches are sent; errors are those of `SearchStore.request`."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Nodes that join and leave clusters of Elasticsearch and OpenSearch: shard allocation and votes."""
+"""Nodes that join and leave clusters of Elasticsearch and OpenSearch: shard allocation and votes.
+
+Functions that send requests raise the errors of `SearchStore.request`.
+"""
 
 import os
 import time
