@@ -141,7 +141,10 @@ def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
 
 
 class _Core:
-    """Converts CoreWorkload's properties to the sections of a workload file."""
+    """Converts CoreWorkload's properties to the sections of a workload file.
+
+    BadInput, with its line, for a property with an invalid value.
+    """
 
     def __init__(self, properties: Properties, path: Path) -> None:
         """Read the properties that all sections share. BadInput for other workload classes and invalid values."""
@@ -219,7 +222,7 @@ class _Core:
         }
 
     def _variables(self) -> dict[str, Any]:
-        """Return the variables for record numbers, keys, field texts and scan lengths."""
+        """Return the definitions of variables by name: record numbers, keys, field texts, scan lengths, as needed."""
         numbers: dict[str, Any] = {"loaded": {"sequential": {"from": 0}}}
         if self.shares.keys() & {"read", "update", "scan", "readmodifywrite"}:
             numbers["chosen"] = self._chosen()

@@ -1,4 +1,9 @@
-"""Converts a track's administrative operations to forms, or to plain requests without a matching form."""
+"""Converts a track's administrative operations to forms, or to plain requests without a matching form.
+
+A converter is a function of the conversion's state, the operation and its name, and returns the operation's forms. It
+marks the keys that it reads or that do not matter, because `Operations.forms` reports all others as not imported.
+BadInput, with its place, for a key with an invalid value.
+"""
 
 import re
 from collections.abc import Callable
@@ -163,7 +168,8 @@ def waiting(
 ) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter to a GET request that repeats until a condition holds.
 
-    `path` returns the request's path for an operation; `until` maps values of the answer to their conditions.
+    `path` returns the request's path for an operation; `until` maps values of the answer to their conditions. Rally's
+    own interval and number of checks are ignored; see `repeated`.
     """
 
     def waiting(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:

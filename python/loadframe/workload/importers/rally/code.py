@@ -221,7 +221,8 @@ def _place(error: BaseException, file: Path, folder: Path) -> str:
 def _module(file: Path, folder: Path) -> dict[str, Any]:
     """Run the code and return its names, with their values.
 
-    The code runs as a module of a package named after the folder, so that it can import its siblings.
+    The code runs as a module of a package named after the folder, so that it can import its siblings. Both stay in
+    `sys.modules`. All exceptions of the code are passed on; ImportError if Python cannot load such a file.
     """
     if folder.name not in sys.modules:
         package = ModuleType(folder.name)

@@ -2,6 +2,9 @@
 
 Searches: single pages, scrolls, search_after, composite aggregations, SQL and ES|QL. A vector data set (a file or a
 corpus of the track) becomes a corpus with `columns`, whose row i is document i.
+
+Converters mark the keys of an operation that they read or that do not matter, because `Operations.forms` reports all
+others as not imported. BadInput, with its place, for a key with an invalid value.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Indices, data streams, templates and corpora of a track."""
+"""Indices, data streams, templates and corpora of a track.
+
+BadInput, with its place, for a key with an invalid value.
+"""
 
 import json
 import re
