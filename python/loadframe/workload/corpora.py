@@ -236,7 +236,7 @@ def _columns(
 
 
 def _line_options(corpus: Corpus) -> dict[str, Any]:
-    """Return the plan's options for reading a corpus's files; defaults are omitted."""
+    """Return the plan's options for reading a corpus's files: `format`, `actions` and `broken`, without defaults."""
     lines: dict[str, Any] = {}
     if corpus.format == "mediawiki":
         lines["format"] = corpus.format

@@ -255,7 +255,7 @@ class Source(Model):
 
 
 def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the source for the plan; checks that its files are readable.
+    """Return the source for the plan: its origin, events, batches, queue and end. Refuses unreadable files.
 
     Relative paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file.
     """
@@ -292,9 +292,9 @@ def describe(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the origin of a source for the plan; refuses unreadable files with `error(what, remedy)`.
+    """Return the origin of a source for the plan: one of the keys `listen`, `files`, `generate` and `stdin`.
 
-    Relative paths are resolved against `folder`.
+    Refuses unreadable files with `error(what, remedy)`. Relative paths are resolved against `folder`.
     """
     if source.listen is not None:
         listen: dict[str, Any] = {"address": source.listen.address}
