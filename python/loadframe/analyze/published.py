@@ -316,7 +316,7 @@ def _by_others(groups: Sequence[_Group], named: Set[str]) -> Mapping[str, list[_
 
 
 def _fixed(folder: RecordedExperiment) -> dict[str, Any]:
-    """Return the levels that all runs share: the store and the workload's parameters."""
+    """Return the levels that all runs share: `store.kind`, and each parameter of the workload as `with.NAME`."""
     description = folder.description
     return {
         "store.kind": description.get("store", {}).get("kind"),

@@ -267,7 +267,11 @@ def _phase(
     documents: npt.NDArray[np.float64] | None,
     telemetry: pa.Table,
 ) -> PhaseSummary:
-    """Return the summary of a phase from the engine's `outcome`; `rows` are the phase's rows of the series."""
+    """Return the summary of a phase from the engine's `outcome`; `rows` are the phase's rows of the series.
+
+    `documents` is the number of documents in each measured second (see `documents_by_second`), `telemetry` that of the
+    phase, for the readers of sources.
+    """
     sources = outcome.get("sources", {})
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
@@ -384,7 +388,10 @@ def _operation(
     histograms: "HistogramLog",
     documents: npt.NDArray[np.float64] | None,
 ) -> OperationFigures:
-    """Return the figures of an operation over its streams, from the outcome and the rows of the measured window."""
+    """Return the figures of an operation over its streams, from the outcome and the rows of the measured window.
+
+    `documents` is the number of documents in each second of that window, None if unknown.
+    """
     entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
     parts: dict[str, list[dict[str, Any]]] = {}
     for entry in outcome.get("parts", ()):

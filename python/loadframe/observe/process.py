@@ -270,7 +270,10 @@ class ProgramSampler:
         self._pause = min(2 * self._pause, self.PAUSE)
 
     def _read_busy(self, now: float) -> None:
-        """Read the processes that were busy at the last search, and drop all programs that have ended."""
+        """Update the CPU use of the programs that were busy at the last search; `now` is in s.
+
+        Drops all programs that have ended, after their CPU time is noted for their parents (see `_hand_over`).
+        """
         read: dict[int, _Program] = {}
         for pid in self._busy:
             if pid in self._programs:

@@ -218,7 +218,7 @@ class ScalabilityFit:
         return max(n for n, _ in self.observations)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document that `loadframe fit --json` prints."""
+        """Return the document that `loadframe fit --json` prints: models, the best one, its peak, and warnings."""
         scaled = self.scaled_speedup(self.largest)
         peak = self.peak and {"n": self.peak.n.as_dict(), "throughput": self.peak.throughput.as_dict()}
         return {

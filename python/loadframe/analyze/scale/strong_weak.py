@@ -286,7 +286,10 @@ def _check_alike(strong: Sweep, weak: Sweep) -> None:
 
 
 def _configuration(description: Mapping[str, Any], grows: str | None) -> dict[str, Any]:
-    """Return the entries of store and workload that must be equal, without nodes and the parameter `grows`."""
+    """Return the entries that must be equal: `store.KEY` but nodes, `with.NAME` but `grows`, workload and its hash.
+
+    `description` is the content of experiment.json.
+    """
     store = {f"store.{key}": value for key, value in (description.get("store") or {}).items() if key != "nodes"}
     parameters = {f"with.{key}": value for key, value in (description.get("with") or {}).items() if key != grows}
     return {

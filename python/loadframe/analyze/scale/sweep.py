@@ -61,7 +61,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
 
 
 def _treatment(treatment: Treatment) -> dict[str, Any]:
-    """Return a treatment for JSON, with the names of its runs."""
+    """Return sizes, names of runs, throughput, failures and response times (s) of a treatment for JSON."""
     return {
         "nodes": treatment.nodes,
         "clients": treatment.clients,
@@ -107,7 +107,7 @@ class Tiers:
     waiting: tuple[Waiting, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the tiers for JSON, times in s."""
+        """Return the key `waiting` for JSON: a list with the fields of `Waiting`."""
         return {
             "waiting": [
                 {
