@@ -122,7 +122,8 @@ _ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to
 def sentence(capacity: Capacity) -> str:
     """Return the answer for one treatment: its capacity, or why it has none. It begins with the treatment.
 
-    Without levels of a treatment, it begins with the number of nodes.
+    Without levels of a treatment, it begins with the number of nodes. Adds ends that failed requests leave open, trials
+    that contradict the capacity, and a slowdown from trial to trial.
     """
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):

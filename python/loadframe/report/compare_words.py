@@ -297,7 +297,7 @@ def _unused_text(group: Group) -> str:
 
 
 def note(comparison: Comparison) -> str:
-    """Return the note that explains the table's columns."""
+    """Return the note on the table's columns: means, intervals, ratios, p, delta, and shares of failures if any."""
     robust = comparison.groups[0].robust
     means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
     shares = (

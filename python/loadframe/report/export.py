@@ -172,7 +172,7 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`: pdf, svg or png.
 
     Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. If figures have the same name, only the
-    last counts.
+    last counts. BadInput for pdf and png without vl-convert.
     """
     taken: set[str] = set()
     for figure in {figure.name: figure for figure in figures}.values():

@@ -76,7 +76,7 @@ def published_section(figures: Sequence[Beside]) -> Table:
 
 
 def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
-    """Return the table of `published_section` for the terminal, without sources."""
+    """Return the rows of `published_section` as a table for the terminal, without sources, quartiles and plots."""
     table = TerminalTable(
         ("measure", "of", "at", "published", "change", "measured", "change measured"),
         names=3,
