@@ -46,7 +46,7 @@ def certificate(folder: Path) -> Path:
 def certify(folder: Path, name: str, address: str) -> Certificates:
     """Return a new certificate and key for a node and its IP address, signed by the cluster's authority.
 
-    Valid for 825 days. Creates the authority in `folder` if it is missing.
+    Valid for 825 days. Creates the authority in `folder` if it is missing; BadInput if it cannot be written.
     """
     from loadframe._engine import issue_certificate
 

@@ -189,7 +189,10 @@ def _inspect(home: Path) -> Java:
 
 
 def _copied(java: Java) -> Path:
-    """Copy the runtime to the cache, unless a copy is there, so that all users can execute it; return its folder."""
+    """Copy the runtime to the cache, unless a copy is there, so that all users can execute it; return its folder.
+
+    BadInput if the disk lacks space. Waits while another process copies.
+    """
     target = folders.cache() / "java" / java.version
     folders.make(target.parent)
     with folders.locked(target.with_name(f"{target.name}.lock"), lambda: None):

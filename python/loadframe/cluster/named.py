@@ -102,7 +102,8 @@ def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
 def record_locked(name: str) -> Iterator[None]:
     """Lock a cluster's record for one read, edit and write; wait while another command has the lock.
 
-    Unlike `locked`, it is held only for milliseconds, so that a node can be killed while the cluster grows.
+    Unlike `locked`, it is held only for milliseconds, so that a node can be killed while the cluster grows. BadInput
+    for an invalid name.
     """
     lock = folders.make(folder_of(name).parent) / f".{name}.record.lock"
     with folders.locked(lock, lambda: None):
@@ -310,6 +311,7 @@ def delete(name: str) -> list[str]:
     """Delete the folders of a cluster, with its data, on all its machines; do nothing if it does not exist.
 
     Does not check that it is stopped. Returns one sentence for each node folder that is unreachable and so stays.
+    BadInput if the record is damaged or the name invalid.
     """
     saved = load(name)
     if saved is None:

@@ -111,7 +111,11 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
 def _on_machines(
     software: Software, spec: ClusterSpec, machines: Sequence[Machine], report: Report
 ) -> dict[str, Installation]:
-    """Copy software and Java to remote machines where necessary; return host name -> installation there."""
+    """Copy software and Java to remote machines where necessary; return host name -> installation there.
+
+    An installed store is only located on the machines, or is that of the container image. BadInput if a machine lacks
+    it or has too little space; errors as `transport.bring`.
+    """
     store, installation = software.store, software.installation
     users = {machine.hostname: server_user(machine, store) for machine in machines}
     name = f"{store.kind} {software.version}"

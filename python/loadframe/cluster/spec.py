@@ -131,7 +131,7 @@ class ClusterSpec:
         return dataclasses.replace(self, **{key: getattr(plain, key) for key in ("host", *OF_HOST)})
 
     def to_record(self) -> dict[str, Any]:
-        """Return the record that `from_record` reads."""
+        """Return the fields as JSON values, which `from_record` reads: sizes in bytes, limits and links as mappings."""
         return {
             "store": self.store,
             "version": self.version,

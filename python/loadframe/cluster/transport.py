@@ -112,7 +112,8 @@ def bring(
 def _copy_to(machine: Machine, place: Path, name: str, user: int | None, report: Callable[[str], None]) -> Path:
     """Return the folder on a machine with the content of `place`: the same path, a cached copy, or a new copy.
 
-    A new copy is verified before it is used.
+    A new copy is verified before it is used; LoadframeError if a checksum differs. BadInput if the disk is too small.
+    `name` is the software, for messages; `user` must be able to access the folder (None: not checked).
     """
     files = listing(place)
     if machine.call(_is_there, place, list(files), user):

@@ -198,7 +198,10 @@ class LocalProcess:
             self._child = None
 
     def record(self) -> dict[str, Any]:
-        """Return the identity of the supervisor, and the data to find and clean up the process."""
+        """Return the entry for the cluster's record, so that a later command can find, limit and clean it up.
+
+        `guard` and `guard_started` identify its supervisor; `memory` is in bytes, and `cpus` in cores.
+        """
         return {
             "name": self.name,
             "pid": self.pid,
