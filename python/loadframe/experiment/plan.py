@@ -213,7 +213,10 @@ def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
 
 
 def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
-    """Return the first fit of a curve over `nodes` or `clients` in an experiment's folder, or None without one."""
+    """Return the first fit of a curve over `nodes` or `clients` in an experiment's folder, or None without one.
+
+    BadInput if the folder does not hold a valid experiment.
+    """
     from loadframe.analyze.scale.sweep import read_sweep
 
     for curves in read_sweep(path).curves:

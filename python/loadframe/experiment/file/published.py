@@ -228,7 +228,10 @@ def _number(text: str, where: str) -> float:
 
 
 def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
-    """Return the name and the level in a text `NAME=LEVEL`; BadInput, at `where`, for an unknown factor or phase."""
+    """Return the name and the level in a text `NAME=LEVEL`, the level of a factor as a JSON value.
+
+    BadInput, at `where`, for other texts, and for an unknown factor or phase.
+    """
     name, equals, level = text.partition("=")
     if not equals or not level:
         raise BadInput(f"{text!r} is not NAME=LEVEL", where=where, remedy="write names and levels, such as nodes=1")

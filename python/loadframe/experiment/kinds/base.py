@@ -174,7 +174,10 @@ class Kind:
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the phases that a run measures, with the levels of its treatment, then the phases that finish it."""
+        """Return the phases that a run measures, with the levels of its treatment, then the phases that finish it.
+
+        BadInput for a level that a phase does not accept, as in `ResolvedPhase.override`.
+        """
         levels = experiment.overrides(treatment)
         clients = experiment.ranks_by_node(treatment)
         # A phase with a fixed number of requests, such as one refresh, keeps its number of clients.

@@ -248,7 +248,10 @@ class Elastic(Kind):
     def _phase(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
     ) -> ResolvedPhase:
-        """Return the measured phase under the treatment's load; a rate share is multiplied by `capacity` (1/s)."""
+        """Return the measured phase under the treatment's load; a rate share is multiplied by `capacity` (1/s).
+
+        BadInput as in `ResolvedPhase.override` and `loaded`.
+        """
         entry = _load(experiment, str(treatment["load"]), treatment)
         phase = workload.phase(experiment.measured[0])
         levels = experiment.overrides(treatment)

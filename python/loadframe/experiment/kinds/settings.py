@@ -128,7 +128,8 @@ class Settings(Kind):
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the first that is not empty of three lists; empty at the end.
 
-        These are the next block of `until`, the next trial of each search, and the missing confirmation runs.
+        These are the next block of `until`, the next trial of each search, and the missing confirmation runs. BadInput
+        if a recorded run is missing or damaged.
         """
         written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
@@ -244,7 +245,8 @@ def _read(planned: PlannedRun, runs_path: Path) -> "RecordedRun":
 def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
     """Return earlier attempts of the design in which the store failed; a repeated run does not cancel that failure.
 
-    Attempts of confirmation runs are omitted: neither trials nor winners depend on the confirmation.
+    Attempts of confirmation runs are omitted: neither trials nor winners depend on the confirmation. BadInput if an
+    attempt is damaged.
     """
     from loadframe.analyze.experiment import read_attempts
 

@@ -341,7 +341,7 @@ class Director(RunHook):
         reported_unit: str | None = None
 
         def tell(what: str, balancing: Balancing) -> None:
-            """Record the balancing that is left; abort the change if the run is over."""
+            """Record the balancing that is left; raise _RunEndedError, which aborts the change, if the run is over."""
             nonlocal reported_unit
             if self._over.is_set():
                 raise _RunEndedError("the run is over")

@@ -70,7 +70,7 @@ class RuntimeSettings:
     def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
         """Set the levels that the cluster does not have yet, and restore changed settings that are not in `settings`.
 
-        StoreFailed if a level has another effect than in the test.
+        StoreFailed if a level has another effect than in the test; LoadframeError if setting fails.
         """
         # A variant of a comparison does not name the settings of other variants.
         for name, level in {**dict.fromkeys(self.applied), **settings}.items():
@@ -186,7 +186,7 @@ class ExistingCluster:
         """Return the cluster with this number of nodes (None: unchanged): by the user's command, or restarted.
 
         A named cluster with a dead, paused or disconnected node is restarted in any case. A change marks all settings
-        as unknown.
+        as unknown. LoadframeError if nodes do not start or the command fails.
         """
         if self.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
             # An earlier run has left it damaged.

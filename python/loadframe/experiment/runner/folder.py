@@ -180,7 +180,10 @@ class ExperimentFolder(RecordedRuns):
 
 
 def opened_folder(experiment: Experiment, design: Design, path: Path, *, retry_failed: bool) -> ExperimentFolder:
-    """Open or create the folder of an experiment; `retry_failed` moves failed runs aside, so that they are repeated."""
+    """Open or create the folder of an experiment; `retry_failed` moves failed runs aside, so that they are repeated.
+
+    BadInput if it holds another experiment or a damaged run.
+    """
     folder = ExperimentFolder(path, describe(experiment, design))
     if retry_failed:
         for failed in folder.failed():

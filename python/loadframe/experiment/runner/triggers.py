@@ -78,7 +78,8 @@ class LiveMetrics:
     def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
         """Return the throughput of the last second and of each missed second, in the unit of the analysis.
 
-        The unit is acknowledged events of sources, else requests or documents. `missed` is for requests.
+        The unit is acknowledged events of sources, else requests or documents. `missed` is the throughput of missed
+        seconds in requests, `elapsed` the seconds since the previous call, which `before` describes.
         """
         if progress.sources:
             known, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())

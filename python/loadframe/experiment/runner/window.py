@@ -47,7 +47,10 @@ class WindowControl:
             self.result |= {"precision": auto.precision, "reached": False, "outside": self._outside, "widest": None}
 
     def __call__(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the decision after `seconds` recorded seconds, or None; `soonest` is the first second to choose."""
+        """Return the decision after `seconds` recorded seconds, or None; `soonest` is the first second to choose.
+
+        Stores in `result` when the queue was empty, and what the decision is based on.
+        """
         self._rows.read(seconds)
         if "queue_empty_at" in self.result and self.result["queue_empty_at"] is None:
             self.result["queue_empty_at"] = self._queue_empty_at(seconds)
@@ -58,7 +61,8 @@ class WindowControl:
     def _end_warmup(self, seconds: int, soonest: int) -> Adjustment | None:
         """Return the adjustment that begins the measurement, or None while the warm-up continues.
 
-        Also None if the warm-up has a fixed length or has reached its limit: the engine then ends it.
+        Also None if the warm-up has a fixed length or has reached its limit: the engine then ends it. Remembers the end
+        of the warm-up; with automatic warm-up, stores and reports the start of the steady state.
         """
         phase = self._phase
         if soonest >= phase.longest_warmup:
