@@ -86,7 +86,7 @@ class Calibration(Answer):
         return warnings
 
     def _print(self, console: "Console") -> None:
-        """Print the figures, one driver in each row."""
+        """Print two tables with a row for each driver: rates and CPU times per core, and lateness by rate."""
         drivers = self._calibration.drivers.items()
         capacity = Grid(box=None, padding=(0, 3, 0, 0), header_style="dim")
         capacity.add_column("per core")

@@ -50,7 +50,8 @@ def answers(
 
     An operation outside journeys is sent only in its first phase. Starts a node and loads the data, unless `attach`
     returns an existing cluster, on which nothing is created. Answers hold `phase`, the fields of `check_operations`,
-    and `empty`: whether a successful read returned nothing.
+    and `empty`: whether a successful read returned nothing. LoadframeError if the cluster or the load of data fails;
+    operations that fail are answers.
     """
     from loadframe.cluster import Cluster, ClusterSpec
 

@@ -326,7 +326,7 @@ class Experiment:
         runs = [(run.id, run.run.path) for run in self._folder.runs if run.run]
 
         def content() -> "pa.Table":
-            """Read the tables of all runs and join them."""
+            """Read the tables of all runs and join them, with the columns `run` and the factors in front."""
             import pyarrow as pa
 
             # Fresh runs, so that the content of each is freed.

@@ -282,7 +282,7 @@ def converted_mapping(
     """Return a workload of `generate` synthetic documents for the schema in a file or of a collection.
 
     `stem` is the name of the workload and its files. `collection` and `database` apply only to a cluster. The same
-    `seed` repeats the documents.
+    `seed` repeats the documents. BadInput for an invalid mapping, a missing collection, and a schema without fields.
     """
     if isinstance(origin, Path):
         source = of_mapping(origin, stem)
@@ -309,7 +309,8 @@ def converted_sample(
 
     Samples `documents`, and generates `generate`, by default as many as were sampled. Values of the fields `keep` are
     kept. `stem` is the name of the workload and its files. `queries_file` is a slow log or a file of queries. For a
-    file, `mapping` is the file of its mapping; without one, the mapping is inferred.
+    file, `mapping` is the file of its mapping; without one, the mapping is inferred. BadInput without documents, and
+    for invalid files.
     """
     sampled: Sequence[Mapping[str, Any]]
     if isinstance(origin, Path):

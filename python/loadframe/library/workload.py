@@ -92,7 +92,10 @@ class Workload:
 def loaded_workload(
     workload: "str | os.PathLike[str] | Workload", parameters: Mapping[str, Value], *, endless: bool = False
 ) -> LoadedWorkload:
-    """Return a workload by name, path or object, with its parameters set. `endless` accepts sources without an end."""
+    """Return a workload by name, path or object, with its parameters set. `endless` accepts sources without an end.
+
+    BadInput for an unknown workload, an invalid file, and an unknown or invalid parameter.
+    """
     if not isinstance(workload, Workload):
         return load_workload(os.fspath(workload), parameters, endless=endless)
     loaded = (workload.with_parameters(**parameters) if parameters else workload)._loaded

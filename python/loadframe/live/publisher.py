@@ -351,7 +351,7 @@ class _Records:
         return [*records, *_watched(samples), *self._measures()]
 
     def _measures(self) -> Iterator[Record]:
-        """Yield the measures of the last phase, if it has recorded another second or has spans."""
+        """Yield one record with the measures of the last phase, if it has recorded another second or has spans."""
         if self._measured is None:
             return
         totals = self._measured.measures()
