@@ -1,4 +1,7 @@
-"""Cost of a cluster per month and per million requests or documents, from the prices in the experiment file."""
+"""Cost of a cluster per month and per million requests or documents, from the prices in the experiment file.
+
+`description` is the content of experiment.json.
+"""
 
 import math
 import re

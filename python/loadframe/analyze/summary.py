@@ -1,4 +1,7 @@
-"""Summary of a run: figures per phase and operation, the generator, the verdict. Pure functions."""
+"""Summary of a run: figures per phase and operation, the generator, the verdict. Pure functions.
+
+`outcome` is the engine's outcome of a phase (outcome.json); `rows` are rows of its series (series.csv).
+"""
 
 import functools
 import math

@@ -1,4 +1,7 @@
-"""Samplers of machines and of control groups: CPUs, memory, pressure, throttling, networks, disks."""
+"""Samplers of machines and of control groups: CPUs, memory, pressure, throttling, networks, disks.
+
+`now` is the time of a sample, s, of which only differences count.
+"""
 
 import contextlib
 import time

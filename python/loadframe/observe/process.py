@@ -3,6 +3,8 @@
 Processes are sampled from proc(5). JVM figures come from HotSpot's performance counters, a file that other processes
 may read (`hsperfdata`, version 2; see `jdk.internal.perf` and `perfMemory.hpp` of OpenJDK). Other virtual machines, and
 HotSpot with `-XX:+PerfDisableSharedMem`, have no such file and therefore no figures.
+
+`now` is the time of a sample, s, of which only differences count.
 """
 
 import contextlib

@@ -8,6 +8,8 @@ the nodes that serve balanced data, which is later than their start. Over a time
     jitter (changes of s - changes of d) / T
 
 Source: Herbst et al., "BUNGEE: An Elasticity Benchmark for Self-Adaptive IaaS Cloud Environments" (2015).
+
+`description` is the content of experiment.json.
 """
 
 import math

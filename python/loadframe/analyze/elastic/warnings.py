@@ -1,4 +1,4 @@
-"""Rules for weak conclusions of an elastic experiment."""
+"""Rules for weak conclusions of an elastic experiment. `description` is the content of experiment.json."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

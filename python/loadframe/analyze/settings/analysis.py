@@ -3,6 +3,8 @@
 Each cluster size is analysed separately, since the best setting depends on it. Ratios use valid runs. A run in which
 the store failed ranks below any figure: models take it for the worst run (see `model`), and a combination at which the
 store failed does not win.
+
+`description` is the content of experiment.json.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Figures that the load generator recorded about itself, and about other programs, in one phase."""
+"""Figures that the load generator recorded about itself, and about other programs, in one phase.
+
+`outcome` is the engine's outcome of the phase (outcome.json).
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
