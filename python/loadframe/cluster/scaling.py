@@ -2,6 +2,8 @@
 
 Voting rights can be granted when a node starts (placement.electors). To remove them, other nodes must hold the vote
 before the node stops, so it is done one node at a time, right after a restart of the cluster.
+
+`number` identifies a data node, which has one or several processes.
 """
 
 import contextlib

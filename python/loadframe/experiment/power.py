@@ -3,6 +3,8 @@
 Checks, significance levels and thresholds come from the gate. The run-to-run variance is given. Further assumptions:
 p99 has twice the standard deviation of throughput, and half of the variance is common to all operations of a run.
 Blocks differ, so the noise has one degree of freedom fewer than there are blocks.
+
+`description` is the content of experiment.json, `noise` the relative standard deviation of repeated runs.
 """
 
 import math

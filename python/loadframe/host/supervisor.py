@@ -14,7 +14,8 @@ It runs as a file in an isolated interpreter, so it imports only the standard li
      "network": {"ip": program, "bridge", "link", "address": with prefix length, "hardware": address} or null}
 
 Its standard error is the node's log. It writes a line `{"pid": n}` or `{"error": text}`, later `{"exit": status}`.
-After the input line `keep`, it ignores the end of the pipe and runs until SIGTERM or until the node ends.
+After the input line `keep`, it ignores the end of the pipe and runs until SIGTERM or until the node ends. In functions,
+`order` is the JSON object that it read, and `pid` the process id of the node.
 """
 
 import contextlib

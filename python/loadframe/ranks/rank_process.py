@@ -69,7 +69,7 @@ def hear(surveys: dict[int, Survey], source: int, header: Header, payload: bytes
 
 
 def wait(survey: Survey, patience: float, look: Callable[[], None]) -> dict[int, Any] | None:
-    """Wait for a survey; return its answers by rank, or None after `patience` s.
+    """Wait for a survey; return its answers by rank, or None without all of them after `patience` s.
 
     `look` is called every 20 ms meanwhile and may raise.
     """

@@ -223,7 +223,10 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
 class AcknowledgedDocuments:
-    """Number of acknowledged documents in each collection that was created here."""
+    """Number of acknowledged documents in each collection that was created here.
+
+    `form` is the request of an operation for the store's family.
+    """
 
     def __init__(self, *, new_ids: bool, blind_writes: bool, uncountable: Collection[str] = ()) -> None:
         """Begin without collections. See `Store` for the arguments.

@@ -76,7 +76,8 @@ def _settings_of_steps(experiment: Experiment, transition: str | None = None) ->
 class ExistingClusters:
     """The existing clusters of an experiment. On exit, removes its collections and restores settings and nodes.
 
-    NotRestored if that fails; only a remark if another error ended the experiment.
+    NotRestored if that fails; only a remark if another error ended the experiment. The `key` of a cluster is the kind
+    of its store and its addresses or its name.
     """
 
     def __init__(self, experiment: Experiment, path: Path, listener: Listener) -> None:

@@ -101,7 +101,10 @@ class Session:
         listener: Listener,
         allow_bad: bool = False,
     ) -> None:
-        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it."""
+        """Create a session, and read this machine's calibration, if any; nothing is sent to the cluster.
+
+        With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it.
+        """
         self.cluster = cluster
         self._allow_bad = allow_bad
         #: Cluster states that `allow_bad` accepted, as sentences in order; a dict used as an ordered set.
