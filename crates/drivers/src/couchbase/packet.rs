@@ -51,8 +51,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Begins a request at the end of `out`. The caller appends the value, then calls `end` with `out`. `durability` is
-    /// the level's protocol number; `None` for a request without one.
+    /// Begins a request at the end of `out`. The caller appends the value, then calls `end` with `out`. `vbucket` is
+    /// the partition of the key, `durability` the level's protocol number; `None` for a request without one.
     pub fn begin(
         out: &mut Vec<u8>,
         opcode: Opcode,

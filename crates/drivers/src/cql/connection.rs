@@ -295,8 +295,8 @@ impl Thread {
         }
     }
 
-    /// Returns the number of the node with this host id, which is remembered; [`NO_NODE`] if the session does not
-    /// know it.
+    /// Returns the number of the node with this host id, and caches it; a node that `nodes` lacks is added.
+    /// [`NO_NODE`] if the session does not know the id.
     fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {
         if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
             return *place;

@@ -40,7 +40,7 @@ pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), Addit
     sum.add(in_nanoseconds(other)?)
 }
 
-/// Converts a histogram to the layout in nanoseconds; longer durations count as an hour.
+/// Converts a histogram to the layout in nanoseconds; durations of more than an hour count as an hour.
 fn in_nanoseconds(durations: &Histogram<u64>) -> Result<Histogram<u64>, AdditionError> {
     let mut converted = histogram();
     for recorded in durations.iter_recorded() {

@@ -1,5 +1,5 @@
 //! Files of a phase, written every second during the load. Each line is written at once, so that a full disk
-//! is noticed immediately.
+//! is noticed immediately: functions return the error of a failed write.
 //!
 //! - `series.csv`: one row per stream, operation, segment and second; parts of operations are named
 //!   `OPERATION.PART`.

@@ -86,7 +86,7 @@ pub(super) struct IntoMemory<D: Driver> {
 }
 
 impl<D: Driver> Sink for IntoMemory<D> {
-    /// Adds a second to the totals, and keeps it in serialized form until it is fetched.
+    /// Adds a second to the totals, and keeps it in serialized form until it is fetched. Does not fail.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.watch.second(sum, &rows, window(&self.phase, self.start));
         self.tally.second(sum);

@@ -40,7 +40,7 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
     }
 
     /// Builds the request `METHOD /segment/...` with a JSON body, if any, and sends it like `ask`. `judge` decides
-    /// whether its answer is a success.
+    /// whether its answer is a success. Fails also if a segment of the path is invalid; then nothing is sent.
     pub async fn send(&mut self, method: &str, path: &[&str], body: Option<Value>, judge: Judge) -> Result<(), Failed> {
         let line = RequestHead::new(method, self.values.variables);
         let line = path.iter().try_fold(line, |line, segment| line.segment(segment));

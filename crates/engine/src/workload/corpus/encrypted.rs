@@ -69,7 +69,7 @@ impl Encrypted {
     }
 
     /// Does the work of [`Self::make_ready`], with `folder` for the encrypted file.
-    /// Blocks while another process encrypts the same file.
+    /// Blocks while another process encrypts the same file. Fails without disk space, or for an invalid document.
     fn make_ready_in(&self, folder: &Path) -> Result<(), PlanError> {
         let target = folder.join(&self.name);
         let away = |error: io::Error| match error.kind() {

@@ -138,7 +138,8 @@ impl Corpora {
 }
 
 impl Corpus {
-    /// Opens a corpus of one of the forms of [`Corpora::open`]. Refuses unknown keys, and files that cannot be used.
+    /// Opens a corpus of one of the forms of [`Corpora::open`]; `seed` determines generated documents. Refuses unknown
+    /// keys, and files that cannot be used.
     fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("{what}: {form}"));
         let mapping =
