@@ -232,7 +232,7 @@ class Store(ABC):
     """A kind of data store. `addresses` are `host:port` for clients; requests go to the first address that answers.
 
     Methods that send requests raise BadInput if access is denied, Unreachable if no address answers, and otherwise
-    StoreFailed or another LoadframeError.
+    StoreFailed or another LoadframeError. `watch` gets the progress of waits, and may end them by an error.
     """
 
     kind: str

@@ -64,6 +64,8 @@ class Application(Store):
     `STORE_KIND_NODES` (host:port of each node, separated by blanks), with `STORE_KIND_USER` and `STORE_KIND_PASSWORD`
     if the store authenticates. It also contains `INSTANCE` (its name), `ADDRESS` (its host:port), `DATA` (a private
     folder), `SECRET` (the same for all instances), and each of the `settings` as `SETTING_NAME`.
+
+    `watch` gets the progress of waits, and may end them by an error.
     """
 
     family = "http"

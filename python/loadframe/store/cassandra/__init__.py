@@ -61,7 +61,8 @@ class _NotConnectedError(OSError):
 class Cassandra(Store):
     """Cassandra from the Maven repository or an installation. Operations that use only CQL also work on ScyllaDB.
 
-    Methods that send statements raise the errors of `_ask`.
+    Methods that send statements raise the errors of `_ask`. `watch` gets the progress of waits, and may end them by an
+    error.
     """
 
     kind = "cassandra"

@@ -66,7 +66,10 @@ _FIGURES = {
 
 
 class Couchbase(Store):
-    """Couchbase: a running cluster, or one from the user's installation, since no package registry has it."""
+    """Couchbase: a running cluster, or one from the user's installation, since no package registry has it.
+
+    Methods raise the errors of `Administration.ask`. `watch` gets the progress of waits, and may end them by an error.
+    """
 
     kind = "couchbase"
     port = 8091

@@ -2,7 +2,8 @@
 
 An added node serves nothing before a rebalance, which also moves the data of a node that leaves.
 
-Functions that send requests raise the errors of `Administration.ask`.
+Functions that send requests raise the errors of `Administration.ask`. `watch` gets the progress of waits, and may end
+them by an error.
 """
 
 import contextlib

@@ -60,7 +60,10 @@ _NO_COLLECTION = 26
 
 
 class MongoDB(Store):
-    """MongoDB from the PATH, an installation, a wheel, or the vendor. Methods raise the errors of `client.Client`."""
+    """MongoDB from the PATH, an installation, a wheel, or the vendor.
+
+    Methods raise the errors of `client.Client`. `watch` gets the progress of waits, and may end them by an error.
+    """
 
     kind = "mongodb"
     greeting = (b"GET / HTTP/1.0\r\n\r\n", rb"HTTP/(?s:.)*MongoDB over HTTP")

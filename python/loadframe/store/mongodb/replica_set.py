@@ -2,7 +2,8 @@
 
 The tag `node` identifies a member by its node's name, because addresses may change.
 
-Functions that send commands raise the errors of `client.Client`.
+Functions that send commands raise the errors of `client.Client`. `watch` gets the progress of waits, and may end them
+by an error.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Sharded clusters: shards and config servers, each a replica set, behind routers.
 
-Functions that send commands raise the errors of `client.Client`.
+Functions that send commands raise the errors of `client.Client`. `watch` gets the progress of waits, and may end them
+by an error.
 """
 
 import contextlib

@@ -109,7 +109,10 @@ _SEEN_WITHIN = 10.0
 
 
 class Postgresql(Store):
-    """PostgreSQL from a wheel, the PATH, or the user's installation. Methods raise the errors of `client.Client`."""
+    """PostgreSQL from a wheel, the PATH, or the user's installation.
+
+    Methods raise the errors of `client.Client`. `watch` gets the progress of waits, and may end them by an error.
+    """
 
     kind = "postgresql"
     greeting = (_SSL_REQUEST, rb"[SN]$")

@@ -2,7 +2,8 @@
 
 Each replica has a replication slot on the primary, which keeps the log while the replica is away.
 
-Functions that send statements raise the errors of `client.Client`.
+Functions that send statements raise the errors of `client.Client`. `watch` gets the progress of waits, and may end them
+by an error.
 """
 
 import contextlib

@@ -70,7 +70,11 @@ _FIGURES = {
 
 
 class Redis(Store):
-    """Redis and Valkey, as single servers and clusters. Methods that send commands raise the errors of `Client.ask`."""
+    """Redis and Valkey, as single servers and clusters.
+
+    Methods that send commands raise the errors of `Client.ask`. `watch` gets the progress of waits, and may end them by
+    an error.
+    """
 
     kind = "redis"
     greeting = (b"PING\r\n", rb"[+-][A-Z]+")

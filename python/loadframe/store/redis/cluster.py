@@ -4,6 +4,8 @@ Contiguous ranges keep the slot table short, which nodes exchange and clients ca
 
 A slot moves as with `redis-cli`: mark it on both nodes, send its keys in batches, then announce the new owner to all
 nodes. Meanwhile the nodes redirect clients.
+
+Functions raise the errors of `Client.ask`. `watch` gets the progress of waits, and may end them by an error.
 """
 
 import time

@@ -66,7 +66,11 @@ _HIDDEN = (NotOffered, AccessDenied)
 
 
 class SearchStore(Store):
-    """Code that all stores of the family share. Methods that send requests raise the errors of `request`."""
+    """Code that all stores of the family share.
+
+    Methods that send requests raise the errors of `request`. `watch` gets the progress of waits, and may end them by an
+    error.
+    """
 
     family = "elasticsearch"
     driver = "search"
