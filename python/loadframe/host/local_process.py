@@ -130,7 +130,8 @@ class LocalProcess:
     def _differences(self, asked: Limits) -> Iterator[Difference]:
         """Yield the differences between the limits and the kernel's: cores, control group, CPU, memory and disk.
 
-        If a process is outside of its control group, the limits are not compared.
+        If a process is outside of its control group, the limits are not compared. Without a control group and without
+        limits, nothing is compared but the cores.
         """
         cores = os.sched_getaffinity(self.pid)
         if asked.cores is not None and not cores <= set(asked.cores):

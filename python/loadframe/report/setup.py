@@ -177,7 +177,11 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
 
 
 def _store(store: RecordedStore) -> dict[str, str | None]:
-    """Return the facts of a store by name: version, nodes, limits, settings, durability. Unknown ones are None."""
+    """Return the facts of a store as texts, by the names in the report; unknown ones are None.
+
+    They are kind and version, origin, nodes, host, machines, limits, heap, Java, settings, durability and allowed
+    state.
+    """
     limits = store.limits
     words = limits_text(limits)
     if words and limits.enforced_by:

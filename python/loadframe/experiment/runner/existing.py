@@ -232,8 +232,9 @@ class ExistingClusters:
         raise refusals[0]
 
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
-        """Return the cluster of a run with its number of nodes and settings.
+        """Return the cluster of a run, after changing it to the run's number of nodes and settings.
 
+        Records the settings in `observed`, and notes changes that the run's events can make, for the next run to undo.
         ClusterLost if it no longer answers; StoreFailed if it cannot be brought into that state.
         """
         key = self._key(run.treatment)

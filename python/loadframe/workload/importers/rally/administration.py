@@ -198,7 +198,7 @@ def templates(section: str) -> Callable[[TrackConversion, ImportedObject, str], 
     """
 
     def templates(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-        """Convert an operation that creates templates: one form for each."""
+        """Convert an operation that creates templates: one form for each template that it has or selects."""
         if generated := part.get("templates"):
             return [_generated_template(make, part, section, entry) for entry in generated]
         wanted = part.get("template")
