@@ -164,11 +164,11 @@ def levels(
     written: Callable[[str], str] = str,
     precision: str | float | None = None,
 ) -> dict[str, Any]:
-    """Parse the arguments that change the measured phases; missing ones stay None. Rate in 1/s, times in s.
+    """Return the arguments that change the measured phases, by name; missing ones are None. Rate in 1/s, times in s.
 
-    `warmup` and `duration` may be `auto`; `precision` then is the relative half-width of the intervals. BadInput for an
-    invalid value, for rate or duration 0, and for `precision` without an automatic duration. `written` returns the name
-    of an argument for messages.
+    `auto` as `warmup` or `duration` becomes an AutoWarmup or an AutoDuration; `precision` is the relative half-width of
+    the latter's intervals. BadInput for an invalid value, for rate or duration 0, and for `precision` without an
+    automatic duration. `written` returns the name of an argument for messages.
     """
     parsed: dict[str, Any] = {
         "clients": clients,

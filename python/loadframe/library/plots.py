@@ -1,4 +1,7 @@
-"""Plots of runs and experiments that show in notebooks and save themselves."""
+"""Plots of runs and experiments that show in notebooks and save themselves.
+
+BadInput for a folder without a valid experiment.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -425,7 +425,10 @@ def cycle(variables: Mapping[str, Variable]) -> list[str] | None:
     acyclic: set[str] = set()
 
     def walk(name: str, path: list[str]) -> Iterator[list[str]]:
-        """Yield the cycles that start from a variable; `path` are the variables on the way to it."""
+        """Yield each cycle that a variable leads to, as names, the first repeated at the end.
+
+        `path` are the variables on the way to it. Adds variables that lead to none to `acyclic`, and skips these.
+        """
         if name in path:
             yield [*path[path.index(name) :], name]
         elif name in variables and name not in acyclic:

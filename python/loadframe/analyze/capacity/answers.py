@@ -90,9 +90,9 @@ class Search:
 
     @property
     def nearest(self) -> Attempt | None:
-        """The failed trial at the end of the answer's bracket; None without one.
+        """The failed trial at the upper end of the answer's bracket, or else the one with the lowest rate above it.
 
-        If the answer has no bracket, or no trial failed at its end: the one with the lowest rate above the answer.
+        Without an answer, it is the failed trial with the lowest rate. None if no trial failed above the answer.
         """
         held, above = (self.answer.rate or 0.0, self.answer.above) if self.answer else (0.0, None)
         failed = [

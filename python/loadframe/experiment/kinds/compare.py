@@ -88,7 +88,10 @@ class Compare(Kind):
             yield from super().arrivals(replace(experiment, factors=factors))
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the variants at every combination of the factors; every second block reverses the order (ABBA)."""
+        """Return the variants at every combination of the factors; every second block reverses the order (ABBA).
+
+        BadInput for too many runs.
+        """
         written = _compare_file(experiment.file)
         # Converts levels as written to parsed levels: sizes in bytes, rates in 1/s.
         read = {factor.name: factor.levels for factor in experiment.factors}

@@ -113,7 +113,10 @@ class Scale(Kind):
         return super().arrivals(experiment)
 
     def design(self, experiment: Experiment) -> Design:
-        """Return every combination; with `clients: auto`, each with the initial number of clients."""
+        """Return every combination; with `clients: auto`, each with the initial number of clients.
+
+        BadInput for too many runs.
+        """
         planned = factorial(experiment, experiment.factors)
         if not _scale_file(experiment.file).finds_clients:
             return planned

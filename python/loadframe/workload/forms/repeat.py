@@ -123,7 +123,7 @@ class Composite(Model):
 
 
 def _check_reserved(body: dict[str, Any] | str) -> None:
-    """Refuse a body with keys that paging sets: `size`, `from`, `search_after` and `pit`."""
+    """Refuse a body with keys that paging sets: `size`, `from`, `search_after` and `pit`. Texts are not checked."""
     if isinstance(body, str):
         return
     for key in _RESERVED:
