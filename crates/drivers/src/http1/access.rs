@@ -159,8 +159,8 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Returns the secret if it is printable ASCII and not empty. Other characters could end the header or start another.
-/// `what` names the secret in the error.
+/// Returns the secret if it is printable ASCII without spaces, and not empty. Other characters could end the header or
+/// start another. `what` names the secret in the error.
 fn visible<'a>(what: &str, secret: &'a str) -> Result<&'a str, PlanError> {
     if !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(secret)

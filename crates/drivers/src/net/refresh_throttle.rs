@@ -97,7 +97,7 @@ impl Schedule {
     }
 }
 
-/// Returns the refresh of `claim` once it is due, within 10 s.
+/// Returns the refresh of `claim` once it is due. Panics after 10 s.
 #[cfg(test)]
 pub fn once_due(claim: impl Fn() -> Option<Refresh>) -> Refresh {
     let pause = || std::thread::sleep(std::time::Duration::from_millis(5));

@@ -225,7 +225,8 @@ impl Driver for Search {
         self.render(connection, operation, context, &Draw::new(0, 0, 0))
     }
 
-    /// Executes the request `draw`, and returns it with its answer as text.
+    /// Executes the request `draw`, and returns it with its answer as text; of many exchanges, the first ones and the
+    /// number of the others.
     async fn show(
         &self,
         connection: &mut Connection,

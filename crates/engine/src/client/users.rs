@@ -224,8 +224,9 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sends the current request of user number `place` of the pool, records it and moves the user to its next step.
-    /// Skips it without a record if a captured value is missing and the plan says so, or if it checks a write that
-    /// failed. `start`: its due time, and when the generator noticed it.
+    /// Skips it without a record if it checks a write that failed. If a captured value is missing, it is skipped or
+    /// recorded as a failure that was not sent, after which the user may leave the journey, as the plan says.
+    /// `start`: its due time, and when the generator noticed it.
     #[allow(clippy::too_many_arguments)]
     async fn serve_user(
         &self,
