@@ -231,7 +231,8 @@ impl CouchbaseNodes {
         self.query.store(Arc::default());
     }
 
-    /// Stores the nodes of the query service at these addresses, whose names it resolves.
+    /// Stores the nodes of the query service at these addresses, instead of earlier ones. Leaves out those whose names
+    /// cannot be resolved.
     async fn learn_query(&self, seats: &[ServiceAddress]) {
         let mut query = Vec::new();
         for seat in seats {

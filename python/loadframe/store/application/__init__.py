@@ -218,7 +218,8 @@ class Application(Store):
         """Return the plan of an instance (empty role), the load balancer (`balancer`), or a store's node (its kind).
 
         Instances and balancer wait until `form`, `reunite` or `join` writes a file into their folder. A store's plan is
-        its own, with the administrator's password in a file if it authenticates.
+        its own, with the administrator's password in a file if it authenticates. The balancer's raises BadInput
+        without haproxy.
         """
         if node.role == BALANCER:
             program = balancer.program()
