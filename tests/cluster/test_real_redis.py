@@ -9,12 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from commands import open_folder
+from commands import open_folder, until
 from loadframe.base import folders
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, credentials, named
 from loadframe.load import check_operations
 from loadframe.store import Access, find
+from loadframe.store.base import Unreachable
+from loadframe.store.redis import client as redis_client
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
@@ -196,3 +198,34 @@ def test_the_folder_of_the_state_may_have_a_blank_in_its_path(state, monkeypatch
         assert console is not None
         # It is a command line of a shell.
         assert f"'{credentials.file_of(named.folder_of('kept'))}'" in console
+
+
+def values(cluster: Cluster, name: str) -> dict[str, str]:
+    """Return a parameter by node."""
+    asked = {node.name: cluster.store.client(node.address) for node in cluster.nodes}
+    return {node: client.ask("CONFIG", "GET", name)[1] for node, client in asked.items()}
+
+
+def test_a_killed_node_does_not_prevent_a_change_of_settings(module_state):
+    with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
+        cluster.kill("node-1")
+        cluster.configure({"hz": 20})
+        # The state `fail?` of the other node's view, which lasts: one of two nodes is not a majority.
+        first = cluster.store.client(cluster.addresses[0])
+        until(lambda: "fail?" in first.ask("CLUSTER NODES"))
+        cluster.configure({"hz": 30})
+        assert first.ask("CONFIG", "GET", "hz")[1] == "30"
+        running = cluster.store.running_settings(cluster.addresses, ["hz"])
+        assert running["hz"].value == "30"
+
+
+def test_a_node_that_does_not_answer_prevents_a_change_of_settings(module_state, monkeypatch):
+    monkeypatch.setattr(redis_client, "_STATUS_TIMEOUT", 0.5)
+    with Cluster.start(ClusterSpec(store="redis", nodes=3)) as cluster:
+        cluster.pause("node-1")
+        first, paused = cluster.store.client(cluster.addresses[0]), cluster.addresses[1]
+        until(lambda: "master,fail " in first.ask("CLUSTER NODES"))
+        with pytest.raises(Unreachable) as caught:
+            cluster.configure({"hz": 20})
+        assert caught.value.where == paused
+        cluster.resume("node-1")

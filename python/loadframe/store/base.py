@@ -514,7 +514,7 @@ class Store(ABC):
         """Cancel an interrupted `leave`: the node remains a member. The default does nothing."""
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change settings of a running cluster on every member; BadInput if a setting needs a restart.
+        """Change settings of a running cluster on every running member; BadInput if a setting needs a restart.
 
         None resets a setting to its default, in stores whose `running_settings` return None as explicit value.
         """

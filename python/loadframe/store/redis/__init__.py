@@ -287,7 +287,7 @@ class Redis(Store):
             return None
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters on every node with CONFIG SET; StoreFailed if a node refuses one."""
+        """Set parameters on every node that runs with CONFIG SET; StoreFailed if a node refuses one."""
         for node in self._every(addresses):
             for name, value in settings.items():
                 node.ask("CONFIG", "SET", name, str(value))
@@ -312,9 +312,16 @@ class Redis(Store):
         return settings
 
     def _every(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a client for each node of the cluster, also for nodes that are down, or for the single server."""
+        """Return a client for each node of the cluster, or for the single server.
+
+        Without nodes that refuse connections, and without nodes at other addresses that the cluster counts as failed.
+        """
         seen = self._ring(addresses)
-        return [self.client(node.address) for node in seen.nodes] if seen else [self.client(a) for a in addresses]
+        if seen is None:
+            return [self.client(address) for address in addresses]
+        # A paused node can count as failed, too, and continues later.
+        nodes = [node for node in seen.nodes if node.address in addresses or not node.flags & ring.ABSENT]
+        return [client for client in (self.client(node.address) for node in nodes) if client.running()]
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Assign slots to the nodes, and introduce them to each other; do nothing for a single server.

@@ -177,6 +177,16 @@ class Client:
         """
         return self._send(self._commands, commands)
 
+    def running(self) -> bool:
+        """Whether the server runs: False if it refuses connections, other errors as `info`."""
+        try:
+            self.info()
+        except Unreachable as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                return False
+            raise
+        return True
+
     def info(self) -> dict[str, str]:
         """Return the fields of INFO, without its long statistics per command."""
         return self.look("INFO")
