@@ -46,6 +46,41 @@ def test_a_new_cluster_is_formed_once_of_all_its_processes(toy):
         assert toy.planned[-1].founders == ()
 
 
+def test_added_and_restarted_nodes_get_the_settings_of_the_cluster_before_clients_learn_of_them(
+    toy, cluster, monkeypatch
+):
+    done = []
+
+    def configure(addresses, settings):
+        if "unknown" in settings:
+            raise LoadframeError("unknown setting")
+        done.append((len(addresses), settings))
+
+    monkeypatch.setattr(toy, "configure", configure, raising=False)
+    cluster.configure({"pace": 3, "depth": 1})
+    with suppress(LoadframeError):
+        cluster.configure({"unknown": 1})
+    # In the middle of the join, as another thread may.
+    toy.during["join"] = lambda: cluster.configure({"pace": 4})
+    with cluster.telling(lambda event: done.append(event.kind)):
+        cluster.grow()
+        cluster.kill("node-0")
+        cluster.mend()
+    settings = {"pace": 4, "depth": 1}
+    assert done == [
+        (2, {"pace": 3, "depth": 1}),
+        "node requested",
+        (2, {"pace": 4}),
+        "settings changed",
+        (3, settings),
+        "node joined",
+        "cluster balanced",
+        "node killed",
+        (3, settings),
+        "node restarted",
+    ]
+
+
 def test_a_node_that_starts_while_the_cluster_stops_is_stopped_too(toy, state):
     cluster = Cluster.start(ClusterSpec(store="toy", nodes=2))
     starting, go_on = threading.Event(), threading.Event()

@@ -219,6 +219,17 @@ def test_a_killed_node_does_not_prevent_a_change_of_settings(module_state):
         assert running["hz"].value == "30"
 
 
+def test_added_and_restarted_nodes_start_with_the_settings_of_the_cluster(module_state, monkeypatch):
+    with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
+        cluster.kill("node-1")
+        cluster.configure({"hz": 20, "save": ""})
+        # CONFIG SET would come after the first requests.
+        monkeypatch.setattr(type(cluster.store), "configure", lambda *_: None)
+        cluster.mend()
+        cluster.grow()
+        assert values(cluster, "hz") == {"node-0": "20", "node-1": "20", "node-2": "20"}
+
+
 def test_a_node_that_does_not_answer_prevents_a_change_of_settings(module_state, monkeypatch):
     monkeypatch.setattr(redis_client, "_STATUS_TIMEOUT", 0.5)
     with Cluster.start(ClusterSpec(store="redis", nodes=3)) as cluster:

@@ -60,7 +60,8 @@ def elected(cluster: Cluster) -> bool:
 
 
 def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
-    cluster = things.cluster
+    cluster, changed = things.cluster, {"setParameter.ttlMonitorSleepSecs": 30, "cache": "300m"}
+    cluster.configure(changed)
     cluster.grow()
     killed = primary(cluster)
     with loaded(things, tmp_path / "killed") as outcome:
@@ -76,6 +77,9 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
         cluster.shrink(next(node.name for node in cluster.nodes if node.alive))
     assert cluster.mend()
     assert cluster.health().status == "1 primary, 2 secondary"
+    # BadInput if servers differ.
+    values = cluster.store.running_settings(cluster.addresses, list(changed)).values()
+    assert [setting.value for setting in values] == ["30", str(300 * 2**20)]
     things.drop()
     things.create()
     leaving = primary(cluster)

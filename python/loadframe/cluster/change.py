@@ -1,9 +1,10 @@
 """Context of one change of a running cluster, and the watch on each of its steps."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import format_duration
@@ -102,6 +103,7 @@ class ClusterChange:
     tell: Tell | None  #: receives the progress of data movement at each poll, several times a second
     throttled: bool  #: whether new nodes get their CPU quota
     kept: bool  #: whether the cluster, including new nodes, outlives this process
+    configured: Callable[[], Mapping[str, Any]]  #: returns the settings that were changed at run time so far
     password: str = field(repr=False)  #: password of the store's administrator; empty if the store has none
 
     @property
@@ -109,6 +111,19 @@ class ClusterChange:
         """Current specification of the cluster."""
         assert self.node_table.spec
         return self.node_table.spec
+
+    @property
+    def starting(self) -> ClusterSpec:
+        """Specification for processes that start now, with the settings changed at run time that they would lose."""
+        if not self.store.loses_settings:
+            return self.spec
+        return replace(self.spec, settings={**self.spec.settings, **self.configured()})
+
+    def configure(self, nodes: Sequence[Node] = ()) -> None:
+        """Apply the settings that were changed at run time to all members and `nodes`; raise errors of the store."""
+        if settings := self.configured():
+            others = [node.address for node in nodes if node.serves and node.address not in self.addresses]
+            self.store.configure([*self.addresses, *others], settings)
 
     @property
     def addresses(self) -> list[str]:

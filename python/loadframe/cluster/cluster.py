@@ -598,10 +598,18 @@ class Cluster(ClusterView):
         return node, link
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart."""
-        self.store.configure(self.addresses, settings)
-        # A copy, because a change in another thread may be setting them.
-        self._configured = {**self._configured, **settings}
+        """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart.
+
+        Nodes that this object adds or restarts later get them, too.
+        """
+        before = self._configured
+        # First, so that a node that joins in another thread gets them; a copy, because that thread may be reading it.
+        self._configured = {**before, **settings}
+        try:
+            self.store.configure(self.addresses, settings)
+        except LoadframeError:
+            self._configured = before
+            raise
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:
@@ -652,6 +660,7 @@ class Cluster(ClusterView):
             tell=tell,
             throttled=self._throttled,
             kept=not self._ours,
+            configured=lambda: self._configured,
             password=credentials.require(self._password, self._folder),
         )
 

@@ -48,7 +48,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
         members = change.spec.nodes
         try:
             launch.start(
-                change.spec,
+                change.starting,
                 software,
                 change.host,
                 change.folder,
@@ -69,9 +69,13 @@ def grow(change: ClusterChange, count: int) -> list[str]:
 
 
 def join(change: ClusterChange, number: int) -> None:
-    """Make a running node a member of the cluster, record it as such, and emit an event; raise errors of the store."""
+    """Make a running node a member of the cluster, record it as such, and emit an event; raise errors of the store.
+
+    Applies the settings that were changed at run time, before clients learn of the node.
+    """
     nodes = change.node_table.of(number)
     change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
+    change.configure(nodes)
     _admit(change, number)
 
 
@@ -273,7 +277,7 @@ def settle(change: ClusterChange, software: Software) -> None:
         node.process.stop()
         change.node_table.edit([node], lambda node: replace(node, elects=False))
         launch.start(
-            change.spec,
+            change.starting,
             software,
             change.host,
             change.folder,
@@ -317,7 +321,7 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
     for state in sorted({node.state for node in gone}):
         planned = [again(node) for node in gone if node.state == state]
         launch.start(
-            change.spec,
+            change.starting,
             software,
             change.host,
             change.folder,
@@ -338,6 +342,7 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
     for node in gone:
         change.equip(node.name)
     if gone:
+        change.configure()
         change.emit(ClusterEvent(RESTARTED, tuple(node.name for node in gone)))
     for number in change.node_table.numbers:
         _finish(change, number)

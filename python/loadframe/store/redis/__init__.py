@@ -85,6 +85,7 @@ class Redis(Store):
     driver = "redis"
     start_seconds = (3.0, 0.5)
     own_user = True
+    loses_settings = True
     administrator = USER
     console = "REDISCLI_AUTH=$(cat {file}) redis-cli -c -h {host} -p {port}"
     watched = (
@@ -482,9 +483,11 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
 
 
 def _config_value(value: object) -> str:
-    """Return a setting as text for redis.conf: yes or no for a bool, quotes around a Path with special characters."""
+    """Return a setting as text for redis.conf: yes or no for a bool, quotes for special characters of a Path or ''."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value == "":
+        return '""'
     if isinstance(value, Path) and shlex.quote(str(value)) != str(value):
         return json.dumps(str(value), ensure_ascii=False)
     return str(value)
