@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.analyze.verdict.rules import documents_lost
-from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
+from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, unanswered_documents
 from loadframe.workload.collection_use import may_change_number
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
@@ -45,6 +45,23 @@ def test_writes_without_acknowledgement_are_not_lost(counts):
     counts.created("c")
     counts.add({"bulk": BULK}, 100)
     assert documents_lost(counts.difference("c", 99)) is not None
+
+
+def test_requests_without_an_answer_may_have_been_carried_out(counts):
+    errors = [{"class": "timeout", "count": 2}, {"class": "rejected", "count": 5}]
+    outcome = {"requests": 17, "successes": 10, "warmup": {"requests": 4, "successes": 3}, "errors": errors}
+    outcome |= {"in_flight_at_end": 1, "retries": 0}
+    assert unanswered_documents({"bulk": BULK}, outcome) == 40
+    assert unanswered_documents({"insert": {"collection": "c", "document": {}}}, outcome) == 4
+    counts.add({"bulk": BULK}, 100, unanswered=40)
+    assert [counts.difference("c", stored) for stored in (100, 117, 140)] == [None, None, None]
+    assert counts.difference("c", 141) == "c holds 141 documents, but 100 were acknowledged"
+    assert documents_lost(counts.difference("c", 99)) is not None
+    counts.add({"delete": {"collection": "c", "id": "${id}"}}, 10, unanswered=3)
+    assert counts.difference("c", 87) is None
+    assert counts.difference("c", 86) == "c holds 86 documents, but 90 were acknowledged"
+    counts.created("c")
+    assert counts.difference("c", 1) is not None
 
 
 def test_acknowledged_documents_are_lost_despite_writes_without_acknowledgement(counts):

@@ -166,6 +166,8 @@ _CHANGES: Mapping[str, int | None] = {
 }
 #: Change by writes that may meet missing documents, where it is not 1. Cassandra's UPDATE can create a row.
 _POSSIBLE = {"delete": -1, "update": 0}
+#: Error classes of requests that the store may have carried out.
+_UNANSWERED = ("connect", "timeout")
 _WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
 
@@ -186,6 +188,16 @@ class Gain:
 def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
     """Return the kind and the content of an operation that writes documents, or None for other operations."""
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
+
+
+def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any]) -> int:
+    """Return the most documents that requests without an answer may have written, from the operation's outcome."""
+    failed: int = sum(counts["requests"] - counts["successes"] for counts in (operation, operation["warmup"]))
+    # Not the sum of the unanswered, because outcomes drop rare messages.
+    failed -= sum(error["count"] for error in operation["errors"] if error["class"] not in _UNANSWERED)
+    # The attempt before a retry may have had no answer either.
+    requests: int = failed + operation["in_flight_at_end"] + operation["retries"]
+    return requests * int((form.get("bulk") or {}).get("size", 1))
 
 
 def unacknowledged(form: Mapping[str, Any]) -> bool:
@@ -237,11 +249,14 @@ class AcknowledgedDocuments:
         self._counts: dict[str, int | None] = {}
         #: Documents that the store may lack, because it did not acknowledge their writes; 0 if it only deleted so.
         self._unacknowledged: Counter[str] = Counter()
+        #: Changes of the number by requests without an answer, if the store carried them out: additions and deletions.
+        self._added, self._deleted = Counter[str](), Counter[str]()
 
     def created(self, collection: str) -> None:
         """Count a new, empty collection from 0."""
         self._counts[collection] = None if collection in self._uncountable else 0
-        self._unacknowledged.pop(collection, None)
+        for counter in (self._unacknowledged, self._added, self._deleted):
+            counter.pop(collection, None)
 
     def forget(self) -> None:
         """Mark all counts as unknown, after requests that may have added or removed documents."""
@@ -269,18 +284,26 @@ class AcknowledgedDocuments:
         return {name: gain.as_dict() for name, gain in known.items()}
 
     def add(
-        self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
+        self,
+        form: Mapping[str, Any],
+        documents: int,
+        corpora: Mapping[str, Mapping[str, Any]] = _NONE,
+        *,
+        unanswered: int = 0,
     ) -> str | None:
         """Add the acknowledged documents of an operation to the count of its collection, and return the collection.
 
-        `documents` is their number. None, without a change, if the operation does not write a counted collection. The
-        count becomes unknown if the change depends on the store's content.
+        `documents` is their number, and `unanswered` that of documents in requests without an answer. None, without a
+        change, if the operation does not write a counted collection. The count becomes unknown if the change depends on
+        the store's content.
         """
         collection = self._counted(form)
         if collection is None:
             return None
         count, changed = self._counts[collection], self._change(form, corpora)
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
+        self._added[collection] += max((changed or 0) * unanswered, 0)
+        self._deleted[collection] += max(-(changed or 0) * unanswered, 0)
         if unacknowledged(form):
             self._unacknowledged[collection] += max((changed or 0) * documents, 0)
         return collection
@@ -330,12 +353,13 @@ class AcknowledgedDocuments:
     def difference(self, collection: str, stored: int) -> str | None:
         """Return a sentence if the store's count differs from the expected one; None if equal or unknown.
 
-        The sentence is about acknowledged documents if the store holds fewer than these.
+        Requests without an answer make the expected number a range. The sentence is about acknowledged documents if the
+        store holds fewer than these.
         """
         expected = self._counts.get(collection)
-        if expected is None or expected == stored:
+        if expected is None or expected - self._deleted[collection] <= stored <= expected + self._added[collection]:
             return None
         how = WITHOUT_ACKNOWLEDGEMENT if collection in self._unacknowledged else "acknowledged"
-        if stored < (certain := expected - self._unacknowledged[collection]):
+        if stored < (certain := expected - self._unacknowledged[collection]) - self._deleted[collection]:
             expected, how = certain, "acknowledged"
         return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were {how}"

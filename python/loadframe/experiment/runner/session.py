@@ -27,6 +27,7 @@ from loadframe.experiment.runner.document_counts import (
     AcknowledgedDocuments,
     EventCount,
     unacknowledged,
+    unanswered_documents,
     uncounted,
     written_content,
 )
@@ -590,7 +591,8 @@ class Session:
             documents = operation["documents"] + operation["warmup"]["documents"]
             if form and not form.get("target") and written_content(form) is None and may_change_number(form):
                 self._acknowledged.forget()
-            written.add(self._acknowledged.add(form, documents, phase.corpora))
+            unanswered = unanswered_documents(form, operation)
+            written.add(self._acknowledged.add(form, documents, phase.corpora, unanswered=unanswered))
         if not phase.exhausts:
             return []
         differences = (self._count_difference(name) for name in sorted(filter(None, written)))
