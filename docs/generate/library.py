@@ -41,7 +41,7 @@ SECTIONS = {
         *("compare", "gate", "history", "fit", "capacity", "Comparison", "Gate", "History", "Fit", "Capacity"),
         *("Check", "Checks", "Calibration"),
     ),
-    "Reports and plots": ("Report", "Plot", "RunPlots", "ExperimentPlots"),
+    "Reports and plots": ("Report", "Plot", "RunPlots", "ExperimentPlots", "Exported", "convert", "Converted"),
     "Errors": ("LoadframeError", "BadInput", "StoreFailed", "GeneratorFailed", "NothingUsable"),
 }
 

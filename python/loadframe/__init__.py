@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError, NothingUsable, StoreFailed
-    from loadframe.library.actions import bench, capacity, check, compare, fit, gate, run
+    from loadframe.library.actions import bench, capacity, check, compare, convert, fit, gate, run
     from loadframe.library.answers import Capacity, Check, Checks, Comparison, Fit, Gate
     from loadframe.library.calibrate import Calibration, calibrate
     from loadframe.library.cluster import Cluster
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loadframe.library.ingest import Ingested, ingest
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
     from loadframe.library.progress import NotebookProgress, Progress
-    from loadframe.library.reports import Report
+    from loadframe.library.reports import Converted, Exported, Report
     from loadframe.library.run import Run
     from loadframe.library.tables import Table
     from loadframe.library.times import Times
@@ -41,8 +41,10 @@ __all__ = [
     "Checks",
     "Cluster",
     "Comparison",
+    "Converted",
     "Experiment",
     "ExperimentPlots",
+    "Exported",
     "Fit",
     "Gate",
     "GeneratorFailed",
@@ -67,6 +69,7 @@ __all__ = [
     "capacity",
     "check",
     "compare",
+    "convert",
     "fit",
     "gate",
     "history",
@@ -83,7 +86,7 @@ __all__ = [
 #: Public names by module.
 _NAMES = {
     "base.errors": ("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"),
-    "library.actions": ("bench", "capacity", "check", "compare", "fit", "gate", "run"),
+    "library.actions": ("bench", "capacity", "check", "compare", "convert", "fit", "gate", "run"),
     "library.answers": ("Capacity", "Check", "Checks", "Comparison", "Fit", "Gate"),
     "library.calibrate": ("Calibration", "calibrate"),
     "library.cluster": ("Cluster",),
@@ -95,7 +98,7 @@ _NAMES = {
     "library.ingest": ("Ingested", "ingest"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
     "library.progress": ("NotebookProgress", "Progress"),
-    "library.reports": ("Report",),
+    "library.reports": ("Converted", "Exported", "Report"),
     "library.run": ("Run",),
     "library.tables": ("Table",),
     "library.times": ("Times",),

@@ -25,6 +25,8 @@ from loadframe.library.comparing import compare_groups, gate_groups, parse_bound
 from loadframe.library.experiment import Experiment
 from loadframe.library.options import (
     Access,
+    OfRun,
+    OtherTool,
     attachment,
     default_path,
     levels,
@@ -36,7 +38,7 @@ from loadframe.library.options import (
     share,
 )
 from loadframe.library.progress import Callback, listener_of
-from loadframe.library.reports import require_usable
+from loadframe.library.reports import Converted, converted, require_usable
 from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Generator
@@ -325,6 +327,18 @@ def gate(
         written=lambda name: "bounds" if name == "bound" else name,
     )
     return shown.Gate(judged, groups)
+
+
+@checked
+def convert(recorded: Recorded, to: OfRun | OtherTool) -> Converted:
+    """Return a run in the format of another tool, or as `query-results`, `queries` or `statistics`.
+
+    `otava`, `jsonl`, `junit` and `markdown` also take an experiment or a folder of runs. See `report --format`.
+
+    >>> print(loadframe.convert("results/tail", "markdown").text.splitlines()[0][:27])
+    | run | phase | operation |
+    """
+    return converted(Path(_argument(recorded)), to)
 
 
 @checked

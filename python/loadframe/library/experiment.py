@@ -15,8 +15,17 @@ from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
 from loadframe.experiment.file.reader import experiment_of, load_experiment
 from loadframe.library.arguments import Positive, Seconds, checked, listed
+from loadframe.library.options import USUAL_EXPORT, ExportFormat
 from loadframe.library.plots import ExperimentPlots
-from loadframe.library.reports import Report, not_recorded, read_report
+from loadframe.library.reports import (
+    Exported,
+    Report,
+    export_report,
+    not_recorded,
+    read_report,
+    recovered,
+    strong_weak_report,
+)
 from loadframe.library.run import EVENT_COLUMNS, Run, histograms_table, operations_table, percentiles_table
 from loadframe.library.tables import Table, cell, column_of, concatenate, table_of, with_columns
 from loadframe.library.times import Kind, Times, selected
@@ -345,9 +354,30 @@ class Experiment:
         return Table(name, content)
 
     @checked
-    def report(self, *, bands: Sequence[Positive] = ()) -> Report:
-        """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
-        return read_report(self.path, bands)
+    def report(self, *, bands: Sequence[Positive] = (), beside: "Experiment | None" = None) -> Report:
+        """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s.
+
+        `beside` is a second scale experiment: the report shows a strong and a weak scaling curve side by side.
+        """
+        if beside is None:
+            return read_report(self.path, bands)
+        if bands:
+            raise BadInput("bands and beside contradict each other", remedy="give one of them")
+        return strong_weak_report(self.path, beside.path)
+
+    @checked
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        formats: ExportFormat | Sequence[ExportFormat] = USUAL_EXPORT,
+        bands: Sequence[Positive] = (),
+    ) -> Exported:
+        """Write the report's plots and tables, the answer and BibTeX entries to a folder.
+
+        Creates the folder and replaces existing files. PDF and PNG need the extra `figures`.
+        """
+        return export_report(self.path, Path(folder), listed(formats), bands)
 
     @property
     def plot(self) -> ExperimentPlots:
@@ -409,12 +439,14 @@ def _run_row(run: DesignedRun) -> dict[str, Any]:
 def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the name is `loadframe.open`
     """Open the folder of a run or an experiment. BadInput if it is neither, or is damaged.
 
+    The records of a killed run are recovered first.
+
     >>> loadframe.open("results/tail").status
     'done'
     >>> loadframe.open("results/nodes")
     <Experiment simulated: scale, 4 of 4 runs valid>
     """
-    folder = Path(path)
+    folder = recovered(Path(path))
     if (folder / EXPERIMENT_FILE).is_file():
         return Experiment._opened(folder)
     if folder.is_dir() and not (folder / MANIFEST_FILE).is_file():

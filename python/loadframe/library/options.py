@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from loadframe.base.errors import BadInput, before_start
 from loadframe.base.units import parse_duration, parse_rate
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from loadframe.cluster import Cluster
 
 Parsed = TypeVar("Parsed")
+#: Formats of one run's requests, or of its nodes' statistics.
+OfRun = Literal["query-results", "queries", "statistics"]
+#: Formats of other tools; those of `RecordsOf` have metrics records, too.
+RecordsOf = Literal["rally", "osb"]
+OtherTool = Literal[RecordsOf, "ycsb", "k6", "otava", "hdr", "jsonl", "junit", "markdown"]
+#: Formats of exported plots and tables, and the usual ones.
+ExportFormat = Literal["pdf", "svg", "png", "csv", "latex"]
+USUAL_EXPORT: tuple[ExportFormat, ...] = ("svg", "csv", "latex")
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:

@@ -11,13 +11,17 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
 from loadframe.analyze.percentiles import check_bounds
 from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import counted
 from loadframe.library.arguments import checked
+from loadframe.library.options import OfRun, OtherTool, RecordsOf
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG
 from loadframe.record.schema import MANIFEST_FILE, MEMBERS, SAMPLES_FILE
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from loadframe.cluster import Cluster
 
 #: Columns of printed text.
 _WIDTH = 100
@@ -138,12 +142,169 @@ class Report(Answer):
         )
 
 
+class Exported(Answer):
+    """The files of an export: plots, tables, the answer (`answer.txt`) and BibTeX entries (`software.bib`).
+
+    >>> exported = loadframe.open("results/nodes").export("results/figures", formats="csv")
+    >>> {file.suffix for file in exported.files} == {".csv", ".txt", ".bib"}
+    True
+    """
+
+    def __init__(self, files: Sequence[Path], answer: Sequence[str], quotation: str) -> None:
+        """Create the result from the files, the sentences of the answer, and its text for a quotation."""
+        super().__init__(
+            {"files": list(map(str, files)), "answer": list(answer)},
+            lambda console: console.print(quotation, markup=False, highlight=False),
+        )
+        self._files = list(files)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files."""
+        return self._files
+
+
+class Converted:
+    """Runs in a format of another tool.
+
+    >>> converted = loadframe.convert("results/nodes", "otava")
+    >>> converted.left_out
+    []
+    >>> [file.name for file in converted.save("results/nodes.csv")]
+    ['nodes.csv', 'nodes.yaml']
+    """
+
+    def __init__(self, text: str, left_out: Sequence[str] = (), runs: Sequence[Run] = ()) -> None:
+        """Create the result from its text, the names of runs that it leaves out, and for Otava the runs."""
+        self._text, self._left_out, self._runs = text, list(left_out), runs
+
+    @property
+    def text(self) -> str:
+        """The content of the file."""
+        return self._text
+
+    @property
+    def left_out(self) -> list[str]:
+        """The names of runs that Otava does not get: failed, invalid, limited by the generator, or too different."""
+        return self._left_out
+
+    @checked
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the file, for Otava also its configuration beside it, and return both.
+
+        Replaces existing files. BadInput if that fails, or if the configuration would replace a file of another kind.
+        """
+        target = Path(path)
+        if not self._runs or not target.name:
+            return [save_file(self.text, target)]
+        from loadframe.report.formats.otava import config, config_file
+
+        settings = config_file(target)
+        return [save_file(self.text, target), save_file(config(self._runs, target), settings)]
+
+    def __repr__(self) -> str:
+        return f"<Converted: {counted(len(self.text.splitlines()), 'line')}>"
+
+
+def converted(path: Path, to: OfRun | OtherTool) -> Converted:
+    """Return the run or runs at a path in another format.
+
+    BadInput if there is no run, a run is damaged, or the format holds only one and there are several.
+    """
+    from loadframe.report.formats import formatted, otava, runs_at
+
+    if to == "statistics":
+        return Converted(_statistics(Run(path)))
+    runs = runs_at(path) if to == "otava" else ()
+    return Converted(formatted(path, to), otava.omitted(runs), runs)
+
+
+def _statistics(run: Run) -> str:
+    """Return the statistics of a run's nodes as CSV; BadInput without statistics.
+
+    The columns are those that the store exports; all recorded metrics for a user's own store.
+    """
+    from loadframe.report.run.document import Column, statistics
+    from loadframe.store import stores
+
+    # A user's own store is a file, which may be absent here; its statistics are exported unchanged.
+    known = stores().get(run.manifest.store.kind or "")
+    figures = (known.exported or known.watched) if known else ()
+    return statistics(run, [Column(figure.title, figure.metric, rate=figure.total) for figure in figures])
+
+
+def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cluster]") -> dict[str, Any]:
+    """Write the metrics records of a run to an index of a cluster; return their number and the race's identifier.
+
+    BadInput if the store is not a search engine, if the run is damaged, or for a name that no index can have.
+    """
+    from loadframe.report.formats.rally import mapping, race_id, records, require_index
+    from loadframe.store.search import SearchStore
+
+    require_index(index)
+    cluster = attach()
+    if not isinstance(cluster.store, SearchStore):
+        raise BadInput(
+            f"--into cannot write to {cluster.store.kind}", remedy="give an Elasticsearch or OpenSearch cluster"
+        )
+    run = Run(path)
+    run.require_whole()
+    count = cluster.store.write_documents(cluster.addresses, index, mapping(to), records(run, to))
+    return {"index": index, "records": count, "race": race_id(run)}
+
+
+def export_report(path: Path, folder: Path, formats: Sequence[str], bands: Sequence[float] = ()) -> Exported:
+    """Write plots and tables of the report on a run or an experiment to `folder`, in these formats.
+
+    `bands` are the upper bounds of latency buckets, s. BadInput if the folder cannot be written, or for PDF and PNG
+    without the package that writes them.
+    """
+    check_bounds(bands)
+    from loadframe.analyze.percentiles import percentiles_of
+    from loadframe.report.export import export
+    from loadframe.report.run_status import standing_of, trust
+
+    if (path / EXPERIMENT_FILE).is_file():
+        from loadframe.report import kinds
+
+        page, experiment = kinds.read_report(path, bands).page, read_experiment(path)
+        runs, caveat = [recorded.run for recorded in experiment.runs if recorded.run], trust(experiment)
+    else:
+        from loadframe.report.run.page import run_page
+
+        runs = [Run(path)]
+        page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0], percentiles_of(runs[0]))
+    files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats)
+    return Exported(files, page.answer, quotation)
+
+
+def strong_weak_report(first: Path, second: Path) -> Report:
+    """Return the report on a strong and a weak scale experiment, in any order. BadInput for other experiments."""
+    from loadframe.analyze.scale.strong_weak import read_strong_and_weak
+    from loadframe.report.strong_weak import print_strong_weak, strong_weak_page
+
+    pair = read_strong_and_weak(first, second)
+    return Report(strong_weak_page(pair), pair.as_dict(), lambda console: print_strong_weak(pair, console))
+
+
+def recovered(path: Path) -> Path:
+    """Return the path of a run or an experiment. If a run of this name was killed, recover its records first."""
+    if not path.exists():
+        from loadframe.experiment.runner.recover_run import recover_runs
+
+        # A killed run left its records under another name.
+        recover_runs(path.parent, lambda run: run == path.name)
+    return path
+
+
 def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on a run or an experiment. `bands` are the upper bounds of latency buckets, s.
 
-    BadInput if the folder is neither, or is damaged, or if the bounds are not ascending.
+    A run that was killed is recovered first. BadInput if the folder is neither, or is damaged, or if the bounds are not
+    ascending.
     """
     check_bounds(bands)
+    recovered(path)
     if (path / EXPERIMENT_FILE).is_file():
         from loadframe.report import kinds
 

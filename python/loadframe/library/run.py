@@ -5,14 +5,15 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.percentiles import percentiles_of
-from loadframe.library.arguments import Positive, Seconds, checked
+from loadframe.library.arguments import Positive, Seconds, checked, listed
+from loadframe.library.options import USUAL_EXPORT, Access, ExportFormat, RecordsOf, attachment
 from loadframe.library.plots import RunPlots
-from loadframe.library.reports import Report, run_report
+from loadframe.library.reports import Exported, Report, export_report, run_report, send_records
 from loadframe.library.tables import Table, cell, table_of
 from loadframe.library.times import Times, buckets, selected
 from loadframe.record import Run as RecordedRun
@@ -174,6 +175,35 @@ class Run:
     def report(self, *, bands: Sequence[Positive] = ()) -> Report:
         """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
         return run_report(self._run, bands)
+
+    @checked
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        formats: ExportFormat | Sequence[ExportFormat] = USUAL_EXPORT,
+        bands: Sequence[Positive] = (),
+    ) -> Exported:
+        """Write the report's plots and tables, the answer and BibTeX entries to a folder.
+
+        Creates the folder and replaces existing files. PDF and PNG need the extra `figures`.
+        """
+        return export_report(self.path, Path(folder), listed(formats), bands)
+
+    @checked
+    def send_records(
+        self,
+        index: str,
+        *,
+        hosts: str | Sequence[str],
+        to: RecordsOf = "rally",
+        store: str = "opensearch",
+        **access: Unpack[Access],
+    ) -> dict[str, Any]:
+        """Write metrics records of Rally or OpenSearch Benchmark to an index; return what `report --into` prints."""
+        attach = attachment(store, hosts, access, lambda _: None, loads=False)
+        assert attach
+        return send_records(self.path, index, to, attach)
 
     @property
     def plot(self) -> RunPlots:

@@ -40,7 +40,10 @@ def read(folder: Path) -> str:
         for run in opened:
             print(run.name.upper(), run.valid)
         saved: Path = opened.report().save(folder / "report.html")
+        exported: list[Path] = opened.export(folder / "figures", formats=["pdf", "latex"]).files
+        print(exported, loadframe.convert(opened, "otava").save(folder / "runs.csv"), opened.report(beside=opened).html)
         return opened["b1"].status + opened.plot["capacity"].svg + saved.name
+    print(opened.export(folder, formats="csv"), opened.send_records("i", hosts=["a:1"], to="osb", user="ann")["race"])
     return opened.status
 
 

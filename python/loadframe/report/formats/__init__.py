@@ -1,5 +1,6 @@
 """Results in the formats of other tools. docs/how-to/other-tools.md defines the fields."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.record.schema import HISTOGRAMS_FILE, MANIFEST_FILE
 from loadframe.report.formats import junit, k6, otava, rally, tables, ycsb
+from loadframe.report.run.queries import appendix, queries
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ def _histograms(run: Run) -> str:
 
 
 FORMATS: Mapping[str, RunFormat] = {
+    "query-results": _of_one(lambda run: json.dumps(appendix(run)) + "\n"),
+    "queries": _of_one(lambda run: json.dumps(queries(run)) + "\n"),
     "rally": _of_one(rally.race),
     "osb": _of_one(rally.osb_run),
     "ycsb": _of_one(ycsb.text),
