@@ -30,8 +30,20 @@ interrupt, and then raises it.
 """
 SECTIONS = {
     "Measure": (
-        *("bench", "ingest", "run", "check", "calibrate", "Workload", "Experiment", "Cluster", "Progress", "Ingested"),
-        "NotebookProgress",
+        *(
+            "bench",
+            "ingest",
+            "run",
+            "plan",
+            "check",
+            "calibrate",
+            "Workload",
+            "Experiment",
+            "Cluster",
+            "Progress",
+            "Ingested",
+        ),
+        *("Plan", "NotebookProgress"),
     ),
     "Import workloads": (
         *("import_sample", "import_mapping", "import_rally", "import_ycsb", "import_queries", "Imported"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         import_ycsb,
     )
     from loadframe.library.ingest import Ingested, ingest
+    from loadframe.library.plan import Plan, plan
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
     from loadframe.library.progress import NotebookProgress, Progress
     from loadframe.library.reports import Converted, Exported, Report
@@ -54,6 +55,7 @@ __all__ = [
     "LoadframeError",
     "NotebookProgress",
     "NothingUsable",
+    "Plan",
     "Plot",
     "Progress",
     "Report",
@@ -80,6 +82,7 @@ __all__ = [
     "import_ycsb",
     "ingest",
     "open",
+    "plan",
     "run",
 ]
 
@@ -96,6 +99,7 @@ _NAMES = {
         *("Imported", "import_mapping", "import_queries", "import_rally", "import_sample", "import_ycsb"),
     ),
     "library.ingest": ("Ingested", "ingest"),
+    "library.plan": ("Plan", "plan"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
     "library.progress": ("NotebookProgress", "Progress"),
     "library.reports": ("Converted", "Exported", "Report"),

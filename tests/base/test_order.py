@@ -1,6 +1,6 @@
 """Order of names that hold numbers."""
 
-from loadframe.base.order import by_number
+from loadframe.base.units import by_number
 
 
 def test_numbers_in_names_count_as_numbers():

@@ -8,19 +8,32 @@ from recorded_examples import write_examples
 
 import loadframe
 from commands import open_folder, within
+from loadframe import simulate
 from simulated import Truth, write_experiment
+
+EXPERIMENT = """\
+experiment: small
+kind: scale
+store: {kind: sim}
+workload: nyc_taxis
+factors: {nodes: [1, 2, 4]}
+measure: range_100
+duration: 10s
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def examples():
     with open_folder("library") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        patch.setattr(simulate, "TRIALS", 4)
         patch.chdir(folder)
         write_examples(folder)
         nodes = {"nodes": (1, 2, 4), "clients": (8,), "repetitions": 2}
         write_experiment(Path("results/strong"), Truth(node_sigma=0.1), experiment="same", **nodes)
         grown = {"experiment": "grown", "scaling": "weak", "grows": "documents", "with": {"documents": 10000}}
         write_experiment(Path("results/weak"), Truth(node_serial=0.1), **nodes, **grown)
+        Path("e.yaml").write_text(EXPERIMENT)
         Path("n.csv").write_text("n,throughput\n1,100\n2,190\n4,350\n1,101\n2,188\n4,355\n")
         yield folder
 
@@ -50,6 +63,8 @@ CALLS = {
         "results/new", baseline="results/old", least="7%", catch={"p99": "60%"}
     ).as_dict(),
     "history results/nightly": lambda: loadframe.history("results/nightly").as_dict(),
+    "plan results/nodes": lambda: loadframe.plan(opened("nodes")).as_dict(),
+    "plan e.yaml --noise 0.05 --budget 9": lambda: loadframe.plan("e.yaml", noise=0.05, budget=9).as_dict(),
     "fit n.csv": lambda: loadframe.fit("n.csv").as_dict(),
 }
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.estimate import Estimate, mean_interval, within
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.base.order import by_number
+from loadframe.base.units import by_number
 from loadframe.record import Run
 from loadframe.record.schema.manifest import RecordedStore
 from loadframe.record.schema.summary import PhaseSummary

@@ -1,4 +1,4 @@
-"""Durations, sizes, rates and counts: parsing, formatting and accepted ranges. Short names of factors."""
+"""Durations, sizes, rates and counts: parsing, formatting and accepted ranges. Short names of factors, and order."""
 
 import math
 import re
@@ -296,3 +296,8 @@ def short_names(factors: Iterable[str]) -> dict[str, str]:
             (end for end in endings if not any(other == end or other.endswith(f".{end}") for other in others)), name
         )
     return short
+
+
+def by_number(name: str) -> list[str | int]:
+    """Return the sort key of a name such as `node-2`: its numbers count as numbers, and the rest as text."""
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"([0-9]+)", name))]

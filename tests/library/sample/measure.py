@@ -49,6 +49,7 @@ def read(folder: Path) -> str:
 
 def judge(old: loadframe.Run, new: loadframe.Run) -> bool:
     experiment = loadframe.run(loadframe.Experiment({"experiment": "e"}), strict=True)
+    print(loadframe.plan(experiment, noise=0.1, budget=9).as_dict()["best"])
     contrasts = loadframe.compare(old, new, measures=["p99"]).contrasts
     fit = loadframe.fit({1: 10.0, 2: 18.0})
     checks = loadframe.check("ycsb/c", offline=True)

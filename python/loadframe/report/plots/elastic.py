@@ -26,7 +26,7 @@ from loadframe.base.event_kinds import (
     RESTORED,
     RESUMED,
 )
-from loadframe.base.order import by_number
+from loadframe.base.units import by_number
 from loadframe.record import Run
 from loadframe.report.plot import (
     COLORS,

@@ -11,8 +11,7 @@ from typing import Any
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.order import by_number
-from loadframe.base.units import parse_size
+from loadframe.base.units import by_number, parse_size
 from loadframe.store.base import Balancing, Health, Member, Watch
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import Client, MongoError

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.order import by_number
-from loadframe.base.units import counted, format_nodes, format_size
+from loadframe.base.units import by_number, counted, format_nodes, format_size
 from loadframe.store.base import Balancing, Member, NodeSpec, Watch
 
 #: Poll interval, s.
