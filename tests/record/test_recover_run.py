@@ -5,6 +5,7 @@ from recordings import manifest, write_phase
 
 from commands import within
 from loadframe.experiment.runner.recover_run import recover_runs
+from loadframe.library.experiment import open as opened
 from loadframe.record import Run, RunWriter
 from loadframe.record.unfinished import LOCK_FILE, partial_name
 
@@ -79,6 +80,10 @@ def test_a_report_on_a_killed_run_keeps_it(killed):
     status, output, _ = within("report", killed / "r1", "--output", killed / "report.html")
     assert status == 0
     assert "The run failed: the process that recorded the run was killed in phase range" in output
+
+
+def test_opening_a_killed_run_keeps_it(killed):
+    assert opened(killed / "r1").status == "failed"
 
 
 def test_a_run_that_lives_or_had_not_begun_is_left_alone(tmp_path):
