@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -468,3 +468,56 @@ def test_the_newest_commit_is_stopped_if_the_gate_of_one_of_its_stores_did(folde
     assert sentences(read_history(folder, ["throughput"]))[-1] == stopped
     gate("redis", 11, "passed")
     assert stopped not in sentences(read_history(folder, ["throughput"]))
+
+
+def _retry(folder, night, outcome, minutes=10):
+    """Gate a copy of a night's runs again, with a session of its own, `minutes` later; return the name of the copy."""
+    name = f"night-{night:02}-retried"
+    shutil.copytree(folder / f"night-{night:02}", folder / name)
+    for file in (folder / name).glob("*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        later = datetime.fromisoformat(manifest["started"]) + timedelta(minutes=minutes)
+        file.write_text(json.dumps(manifest | {"started": later.isoformat(), "session": name}))
+    failed = ["range_100 p50"] if outcome == "regression" else []
+    add_to_gate_log(folder, GateRecord("2026-01-13T00:00:00+00:00", name, commit(night), outcome, failed))
+    return name
+
+
+def test_a_retried_job_is_one_point_with_the_runs_of_both_attempts(folder):
+    before = read_history(folder, ["throughput"])
+    retried = _retry(folder, 3, "passed")
+    history = read_history(folder, ["throughput"])
+    assert [point.commit for point in history.points] == [commit(night) for night in range(NIGHTS)]
+    assert [len(point.runs) for point in history.points] == [4 if night == 3 else 2 for night in range(NIGHTS)]
+    assert [change.step for change in history.changes] == [change.step for change in before.changes]
+    assert history.points[3].folders == ("night-03", retried)
+    assert "passed, then passed" in Page(history_page(history)).text
+    # A later measurement of the commit is another session, as for the gate.
+    _retry(folder, 5, "passed", minutes=300)
+    assert len(read_history(folder, ["throughput"]).points) == NIGHTS + 1
+
+
+def test_a_regression_of_either_attempt_can_be_accepted(folder):
+    lines = (folder / GATE_LOG).read_text().splitlines(keepends=True)
+    lines[3] = lines[3].replace('"passed"', '"regression"')
+    (folder / GATE_LOG).write_text("".join(lines))
+    retried = _retry(folder, 3, "passed")
+    for run in (folder / retried).iterdir():
+        run.rename(run.with_name(f"retried-{run.name}"))
+    assert read_gate_log(folder).refused == {"night-03"}
+    assert within("history", folder, "--accept", "retried-run-0", "--reason", "agreed")[0] == 0
+    assert read_gate_log(folder).refused == set()
+
+
+def test_the_page_marks_the_points_that_the_gate_stopped(folder):
+    lines = (folder / GATE_LOG).read_text().splitlines(keepends=True)
+    lines[4] = lines[4].replace('"passed"', '"regression"')
+    (folder / GATE_LOG).write_text("".join(lines))
+
+    def marked():
+        traces = Page(history_page(read_history(folder, ["throughput"]))).plots["h0"]["traces"]
+        return [trace["x"] for trace in traces if trace["name"] == "stopped by the gate"]
+
+    assert marked() == [[5]]
+    assert within("history", folder, "--accept", commit(4), "--reason", "agreed")[0] == 0
+    assert marked() == []

@@ -1,7 +1,8 @@
 """The history of a folder: the measures of its runs by commit over time, with change points and accepted changes.
 
 A point is the median of the runs of one commit in one session. Each folder below the history folder has the runs of one
-commit. Change points are found as in the gate (`analyze.history`): all series share one chance of a false change.
+gate. Gates of one commit and the same series in one session, such as those of a retried job, are one point. Change
+points are found as in the gate (`analyze.history`): all series share one chance of a false change.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -86,14 +87,30 @@ _MISSING_FOLDERS = Rule(
 class Point:
     """The runs of one commit in one session, in time order.
 
-    `gate` is the gate's record of them, `accepted` the user's acceptance of a change there, if there is one.
+    Several `folders` are attempts of a retried job. `gates` are the records of their gates, the newest last. `accepted`
+    is the user's acceptance of a change there, if there is one.
     """
 
     number: int
-    folder: str
+    folders: tuple[str, ...]
     runs: tuple[RecordedRun, ...]
-    gate: GateRecord | None = None
+    gates: tuple[GateRecord, ...] = ()
     accepted: Acceptance | None = None
+
+    @property
+    def folder(self) -> str:
+        """The newest folder."""
+        return self.folders[-1]
+
+    @property
+    def gate(self) -> GateRecord | None:
+        """The record of the newest gate, if there is one."""
+        return self.gates[-1] if self.gates else None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the newest gate stopped the commit by a regression that no user accepted."""
+        return self.gate is not None and self.gate.outcome == "regression" and self.accepted is None
 
     @property
     def time(self) -> str:
@@ -119,10 +136,10 @@ class Point:
         return recorded
 
     def is_at(self, name: str) -> bool:
-        """Return whether a name is the folder or a run of the point, or the commit (or at least 7 digits of it)."""
-        if self.gate and self.gate.is_at(name):
+        """Return whether a name is a folder or a run of the point, or the commit (or at least 7 digits of it)."""
+        if any(gate.is_at(name) for gate in self.gates):
             return True
-        return name in {self.folder, *(run.id for run in self.runs)} - {""}
+        return name in {*self.folders, *(run.id for run in self.runs)} - {""}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the point for JSON: names of runs, outcome and failed checks of the gate, acceptance and references.
@@ -335,19 +352,32 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
 
     `folders` has the name of each run's folder by the run's `id()`.
     """
-    members: dict[tuple[int, str], list[RecordedRun]] = {}
+    by_folder: dict[tuple[int, str], list[RecordedRun]] = {}
     unknown = 0
     for run, number in zip(runs, sessions_of(runs), strict=True):
         if number is None:
             unknown += 1
         else:
-            members.setdefault((number, folders[id(run)]), []).append(run)
+            by_folder.setdefault((number, folders[id(run)]), []).append(run)
     gates = {gate.folder: gate for gate in log.gates}
+    attempts: dict[Hashable, list[tuple[str, list[RecordedRun]]]] = {}
+    for (number, folder), of_folder in sorted(by_folder.items(), key=lambda item: started(item[1][0])):
+        commit = gates[folder].commit if folder in gates else None
+        # Gates of other series are other jobs of the commit, and must not hide this gate's outcome.
+        identity = (commit, frozenset(map(series_of_run, of_folder))) if commit else folder
+        attempts.setdefault((number, identity), []).append((folder, of_folder))
     points = []
-    ordered = sorted(members.items(), key=lambda item: started(item[1][0]))
-    for number, ((_, folder), of_point) in enumerate(ordered, start=1):
-        accepted = log.acceptance(folder, [run.id for run in of_point])
-        points.append(Point(number, folder, tuple(of_point), gates.get(folder), accepted))
+    for number, members in enumerate(attempts.values(), start=1):
+        accepted = [log.acceptance(folder, [run.id for run in of_folder]) for folder, of_folder in members]
+        points.append(
+            Point(
+                number,
+                tuple(folder for folder, _ in members),
+                tuple(run for _, of_folder in members for run in of_folder),
+                tuple(gates[folder] for folder, _ in members if folder in gates),
+                max(filter(None, accepted), key=lambda it: it.time, default=None),
+            )
+        )
     return tuple(points), unknown
 
 

@@ -173,7 +173,7 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
     """
     history = read_history(folder, kinds)
     points = [change.point for change in history.changes]
-    points += [point for point in history.points if point.gate and point.gate.outcome == "regression"]
+    points += [point for point in history.points if any(gate.outcome == "regression" for gate in point.gates)]
     named = [point for point in dict.fromkeys(points) if point.is_at(at)]
     if not named:
         known = ", ".join(dict.fromkeys(point.label for point in points))
@@ -182,7 +182,8 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
             where=str(folder),
             remedy=f"name one of these: {known}" if known else "accept nothing: there is no change",
         )
-    if at != named[0].folder and not (named[0].gate and named[0].gate.is_at(at)):
+    names: Sequence[str] = [at]
+    if at not in named[0].folders and not any(gate.is_at(at) for gate in named[0].gates):
         # A name of a run, which runs of other folders can have, too.
         if len(named) > 1:
             raise BadInput(
@@ -190,8 +191,9 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
                 where=str(folder),
                 remedy=f"name one of these: {', '.join(point.label for point in named)}",
             )
-        at = named[0].folder or at
-    add_to_gate_log(folder, Acceptance(datetime.now(UTC).isoformat(), at, reason))
+        names = [name or at for name in named[0].folders]
+    for name in names:
+        add_to_gate_log(folder, Acceptance(datetime.now(UTC).isoformat(), name, reason))
     return read_history(folder, kinds)
 
 

@@ -25,6 +25,8 @@ _UNITS = (
     "A point has the runs of one commit in one session. The gate counts sessions, which may have several commits: runs"
     " without a pause above an hour."
 )
+#: Cross on the points of commits that the gate stopped.
+_STOPPED = Mark(INK, "x", 11)
 #: Most runs that a row or a tooltip names.
 _NAMED = 8
 
@@ -83,9 +85,8 @@ def sentences(history: History) -> list[str]:
 
     A gate stops a commit by a regression that was not accepted.
     """
-    stopped = [point.gate for point in _newest(history) if point.gate and not point.accepted]
-    stopped = [gate for gate in stopped if gate.outcome == "regression"]
-    checks = ", ".join(dict.fromkeys(name for gate in stopped for name in gate.failed))
+    stopped = [point for point in _newest(history) if point.is_stopped]
+    checks = ", ".join(dict.fromkeys(name for point in stopped if point.gate for name in point.gate.failed))
     words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopped else []
     return _of_changes(history) + words
 
@@ -177,7 +178,11 @@ def _points_table(history: History) -> Table:
         [
             Cell(str(point.number)),
             Cell(point.label, _when(point)),
-            Cell(_gate_text(point), f"accepted: {point.accepted.reason}" if point.accepted else ""),
+            Cell(
+                _gate_text(point),
+                f"accepted: {point.accepted.reason}" if point.accepted else "",
+                tone="invalid" if point.is_stopped else "",
+            ),
             Cell(_runs_text(point)),
         ]
         for point in reversed(history.points)
@@ -186,11 +191,9 @@ def _points_table(history: History) -> Table:
 
 
 def _gate_text(point: Point) -> str:
-    """Write the outcome of the gate at a point and the failed checks; a dash without a gate."""
-    if not point.gate:
-        return "–"
-    failed = f": {', '.join(point.gate.failed)}" if point.gate.failed else ""
-    return f"{point.gate.outcome}{failed}"
+    """Write the outcomes of the gates at a point, each with its failed checks; a dash without a gate."""
+    outcomes = [": ".join(filter(None, (gate.outcome, ", ".join(gate.failed)))) for gate in point.gates]
+    return ", then ".join(outcomes) or "–"
 
 
 def _runs_text(point: Point) -> str:
@@ -220,20 +223,25 @@ def _axis(history: History) -> Axis:
 def _figure(history: History, line: Line, name: str) -> Figure:
     """Draw a measure: its points, the levels between changes, and a rule before each change.
 
-    `name` identifies the plot. Rates are drawn in 1/s, times in ms.
+    A cross marks commits that the gate stopped. `name` identifies the plot. Rates are drawn in 1/s, times in ms.
     """
     scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
     x = [float(point.number) for point in line.points]
     texts = [
         f"{point.label}, {_when(point)}\n{quantity(value, line.measure)}\nruns: {_runs_text(point)}"
+        f"\ngate: {_gate_text(point)}"
         for point, value in zip(line.points, line.values, strict=True)
     ]
+    stopped = [index for index, point in enumerate(line.points) if point.is_stopped]
     traces = [
         Trace(x, numbers([scale * value for value in line.values]), "median of runs",
               LineStyle(COLORS[0], width=1), Mark(COLORS[0]), texts=texts)
     ]  # fmt: skip
     if line.changes:
         traces.append(_levels(line, scale))
+    if stopped:
+        values = numbers([scale * line.values[index] for index in stopped])
+        traces.append(Trace([x[index] for index in stopped], values, "stopped by the gate", mark=_STOPPED, hover=False))
     words = f"{line.title}: " if line.title else ""
     listed = "; ".join(
         f"{format_change(change.step.change)} at {change.point.label}"
