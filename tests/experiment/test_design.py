@@ -146,6 +146,22 @@ def test_the_expected_time_counts_clusters_data_and_runs(load):
     assert estimate(design(experiment), experiment) == pytest.approx(4 * (75 + 3 * 2.1 + 24 * 10.5))
 
 
+@pytest.mark.parametrize(
+    ("store", "prepared"),
+    [
+        # Both blocks fill and warm. Both find the caches of the first run warm. Both find its data, too.
+        ("", 2 * (2.1 + 10)),
+        (", data: reuse", 10),
+        (", data: keep", 2.1 + 10),
+    ],
+)
+def test_the_expected_time_of_an_existing_cluster_counts_what_its_runs_prepare(load, store, prepared):
+    text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 2")
+    text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nprepare: [fill, settle, look]\nmeasure: look", text)
+    experiment = load(re.sub(r"store: .*", f"store: {{kind: opensearch, hosts: ['127.0.0.1:9200']{store}}}", text))
+    assert estimate(design(experiment), experiment) == pytest.approx(prepared + 4 * 10.5)
+
+
 def test_the_expected_time_knows_growing_data_and_the_experiments_times(load):
     text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1\nwarmup: 0\nduration: 1m")
     experiment = load(text.replace("[5, 50]", "[5]") + "scaling: weak\ngrows: documents\nwith: {documents: 100000}\n")

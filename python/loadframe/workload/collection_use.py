@@ -93,7 +93,7 @@ def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
 
     True also for merges, refreshes and unknown requests.
     """
-    return any(not _only_reads(form) for phase in phases for form in phase.operations.values())
+    return any(not only_reads(form) for phase in phases for form in phase.operations.values())
 
 
 def warms(phase: ResolvedPhase) -> bool:
@@ -106,7 +106,7 @@ def warms(phase: ResolvedPhase) -> bool:
 
 def may_change_number(form: Mapping[str, Any]) -> bool:
     """Return whether a request may add or remove documents. True also for unknown requests."""
-    return not any(kind in form for kind in _KEEPING) and not _only_reads(form)
+    return not any(kind in form for kind in _KEEPING) and not only_reads(form)
 
 
 def _refusal(why: str) -> BadInput:
@@ -228,7 +228,7 @@ class _Renaming:
         return [self._named(entry, keys) for entry in value] if isinstance(value, list) else value
 
 
-def _only_reads(form: Mapping[str, Any]) -> bool:
+def only_reads(form: Mapping[str, Any]) -> bool:
     """Return whether a request certainly changes no data; False for unknown kinds and commands."""
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")

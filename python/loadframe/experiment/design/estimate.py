@@ -1,7 +1,7 @@
 """Estimated duration and resources of an experiment, with the minimum time that users wait in their journeys."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,10 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design
 from loadframe.experiment.experiment import Experiment, MeasuredRate
-from loadframe.experiment.file.factors import Level
+from loadframe.experiment.file.factors import COLLECTIONS, Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload
+from loadframe.workload.collection_use import only_reads
 from loadframe.workload.forms import every_form
 from loadframe.workload.journeys import JourneyStep, Repeat
 from loadframe.workload.pacing import AutoDuration, AutoWarmup, ThinkDraw, ThinkTime, longest, shortest
@@ -71,12 +72,16 @@ def shortest_share(experiment: Experiment) -> float:
 def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> dict[str, float]:
     """Return the expected seconds by run identifier; the first run of each cluster includes its start and preparation.
 
-    `share` scales the loads of the runs, as `shortest_share` returns it. BadInput as `Experiment.workload_at`.
+    Runs on an existing cluster prepare only what the runs before them did not. `share` scales the loads of the runs, as
+    `shortest_share` returns it. BadInput as `Experiment.workload_at`.
     """
     seconds: dict[str, float] = {}
     # Repeated runs of a treatment have equal lengths.
     loads: dict[str, float] = {}
-    starts: dict[str, float] = {}
+    starts: dict[Hashable, float] = {}
+    # State and data of the last runs on each existing cluster.
+    last: dict[str, tuple[str, str]] = {}
+    shares, reuses = _shares_data(experiment), _reuses(experiment)
     for group in design.groups():
         for run in group:
             treatment = repr(sorted(run.treatment.items()))
@@ -85,26 +90,59 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
                 loads[treatment] = RUN_OVERHEAD + share * experiment.kind.seconds(experiment, workload, run.treatment)
             seconds[run.id] = loads[treatment]
             if run is group[0]:
-                if treatment not in starts:
-                    starts[treatment] = _start_seconds(experiment, run.treatment)
-                seconds[run.id] += starts[treatment]
+                is_filled = is_warm = False
+                if shares or reuses:
+                    hosts, now = experiment.hosts(run.treatment), (run.state, _data(experiment, run.treatment))
+                    state, data = last.get(hosts, ("", ""))
+                    is_filled = reuses or data == now[1]
+                    # Transitions may restart nodes, so they leave cold ones.
+                    is_warm = is_filled and state == now[0] and experiment.file.kind != "elastic"
+                    last[hosts] = now
+                key = (treatment, is_filled, is_warm)
+                if key not in starts:
+                    starts[key] = _start_seconds(experiment, run.treatment, is_filled=is_filled, is_warm=is_warm)
+                seconds[run.id] += starts[key]
     return seconds
 
 
-def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level]) -> float:
+def _reuses(experiment: Experiment) -> bool:
+    """Return whether the runs use data that existed before the experiment."""
+    return experiment.exists and experiment.file.store.data == "reuse"
+
+
+def _shares_data(experiment: Experiment) -> bool:
+    """Return whether runs with the same data share it: on existing clusters, if their phases only read."""
+    if not (experiment.exists and experiment.file.fills_once):
+        return False
+    workload = experiment.workload.file
+    phases = [phase for phase in workload.phases if phase.name in {*experiment.measured, *experiment.finished}]
+    operations = {name for phase in phases for stream in phase.named_streams for name in stream.weights}
+    forms = [form for name in operations for form in every_form(workload.operations[name]).values()]
+    return all(only_reads(form.dump()) for form in forms)
+
+
+def _data(experiment: Experiment, treatment: Mapping[str, Level]) -> str:
+    """Return the levels of a treatment that may determine the data of its runs, as an identifier."""
+    shaping = experiment.workload.shaping(experiment.prepared)
+    parameters = experiment.workload_parameters(treatment).items()
+    levels = [(name, level) for name, level in treatment.items() if name == "nodes" or name.startswith(COLLECTIONS)]
+    return repr(sorted([*levels, *((name, level) for name, level in parameters if name in shaping)]))
+
+
+def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is_filled: bool, is_warm: bool) -> float:
     """Return the expected seconds to start the cluster of a treatment, unless it exists, and to prepare it.
 
-    BadInput, with the position, for an unknown store or an invalid setting.
+    A filled cluster needs no phases with `prepares: true`, a warm one no others. BadInput, with the position, for an
+    unknown store or an invalid setting.
     """
     from loadframe.cluster import Cluster
 
     workload = experiment.workload_at(treatment)
     phases = {phase.name: phase for phase in workload.file.phases}
-    reuse = experiment.file.store.data == "reuse"
     prepared = (
         phase_length(workload, phases[name], experiment.measured_rates.get(name))
         for name in experiment.prepared
-        if not (reuse and phases[name].prepares)
+        if not (is_filled if phases[name].prepares else is_warm)
     )
     start = 0.0
     if not experiment.exists:
