@@ -264,6 +264,27 @@ def test_the_generators_machine_and_machines_without_nodes_are_not_named_as_othe
 
 
 @pytest.mark.parametrize(
+    ("hostname", "names", "others"),
+    [
+        ("a", ["a.x", "b.x"], ["b.x"]),
+        ("a.x", ["a", "b"], ["b"]),
+        ("a.x", ["a.x", "a"], ["a"]),
+        ("a.x", ["a.y"], ["a.y"]),
+        ("a", ["a.x", "a.y"], ["a.x", "a.y"]),
+        ("a", ["ab.x"], ["ab.x"]),
+    ],
+)
+def test_the_generators_machine_is_the_same_with_and_without_its_domain(tmp_path, hostname, names, others):
+    machines = [{"name": name, "nodes": [name]} for name in names]
+    run = _with_store(tmp_path, {"host": "ssh", "machines": machines}, hostname=hostname)
+    for name in names:
+        add_samples(Run(run.run.path), "cpu.busy", [(float(second), f"machine:{name}", 0.99) for second in range(30)])
+    assert [name for name in by_machine(run, "range_100", "cpu.busy") if name.startswith("machine")] == [
+        f"machine {name}" for name in others
+    ]
+
+
+@pytest.mark.parametrize(
     ("nodes", "shared", "alone"),
     [
         (["0"], {}, True),
@@ -294,12 +315,13 @@ def test_the_generators_machine_counts_for_the_store_only_if_it_may_hold_nodes(t
     assert bool(by_machine(run, "range_100", "pressure.io.some", of_nodes=True)) == of_nodes
 
 
-def _with_store(tmp_path, store):
-    """Return a run on one node, with these keys of the store in its manifest."""
+def _with_store(tmp_path, store, **hardware):
+    """Return a run on one node, with these keys of the store and the hardware in its manifest."""
     path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(1,), repetitions=1)
     (file,) = path.glob("runs/*/manifest.json")
     manifest = json.loads(file.read_text())
     manifest["store"] |= store
+    manifest["hardware"] |= hardware
     file.write_text(json.dumps(manifest))
     return read_experiment(path).runs[0]
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -158,17 +158,19 @@ def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = Fa
     These are the load generator's machine and other machines with nodes. It is `the machine` if all nodes run on it.
     `of_nodes` leaves it out if all nodes run on other machines.
     """
-    store, hostname = run.manifest.store, run.manifest.hardware.hostname
+    store = run.manifest.store
     without = {machine["name"] for machine in store.machines if not machine.get("nodes", True)}
+    sampled = {
+        source.removeprefix(MACHINE): values for source, values in by_source(run, phase, MACHINE, metric).items()
+    }
+    generator = _name_of(run.manifest.hardware.hostname, {*sampled, *(machine["name"] for machine in store.machines)})
     machines = {
-        f"machine {name}": values
-        for source, values in by_source(run, phase, MACHINE, metric).items()
-        if (name := source.removeprefix(MACHINE)) != hostname and name not in without
+        f"machine {name}": values for name, values in sampled.items() if name != generator and name not in without
     }
     elsewhere = sum(
         len(set(machine.get("nodes", ())) - store.companions.keys())
         for machine in store.machines
-        if machine["name"] != hostname
+        if machine["name"] != generator
     )
     apart = elsewhere >= (_processes(store) or 1) if store.machines else store.host not in HERE
     if of_nodes and apart:
@@ -176,6 +178,21 @@ def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = Fa
     here = "the load generator's machine" if store.machines or store.host not in HERE else "the machine"
     values = samples(run, phase, "host", metric)
     return {**({here: values} if values else {}), **machines}
+
+
+def _name_of(hostname: str | None, names: Collection[str]) -> str | None:
+    """Return the name of a machine among the names of machines, or None if it is absent.
+
+    A name with a domain and one without it are the same machine, unless several names fit.
+    """
+    if hostname is None or hostname in names:
+        return hostname
+    alike = [
+        name
+        for name in names
+        if name.partition(".")[0] == hostname.partition(".")[0] and ("." in name) != ("." in hostname)
+    ]
+    return alike[0] if len(alike) == 1 else None
 
 
 def machines_of_one_node(store: RecordedStore) -> set[str]:
