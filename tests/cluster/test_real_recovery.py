@@ -92,7 +92,9 @@ class Load:
 
     def __init__(self, cluster: Cluster, clients: int, folder: Path) -> None:
         self._cluster, self._clients, self._folder = cluster, clients, folders.make(folder)
-        self._over, self._answered = threading.Event(), threading.Condition()
+        self._answered = threading.Condition()
+        #: The load ends when it has had so many seconds.
+        self._last = math.inf
         #: Successes in each second so far.
         self._successes: list[int] = []
         self._began = math.nan
@@ -103,8 +105,9 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._last = 0
         self._thread.join()
 
     def _run(self) -> None:
@@ -138,15 +141,14 @@ class Load:
             self._successes += [0] * (progress.seconds - len(self._successes) - 1)
             self._successes += [progress.throughput] * (progress.seconds - len(self._successes))
             self._answered.notify_all()
-        if self._over.is_set():
+            over = len(self._successes) >= self._last
+        if over:
             raise KeyboardInterrupt
 
-    def wait_for(self, more: int) -> None:
-        """Wait for `more` further seconds of the phase."""
+    def end(self) -> None:
+        """End the load once the current second of the phase is recorded, without waiting for that."""
         with self._answered:
-            wanted = len(self._successes) + more
-            assert self._answered.wait_for(lambda: len(self._successes) >= wanted or self._failures, PATIENCE)
-        assert not self._failures, self._failures
+            self._last = len(self._successes) + 1
 
     def wait_for_success(self, first: int, last: int) -> None:
         """Wait until a request succeeded in one of the seconds from `first` to `last`, or until these are over."""
@@ -164,6 +166,7 @@ class Load:
 
     def successes(self) -> dict[int, int]:
         """Return how many requests succeeded in each second, after the load has ended."""
+        assert not self._failures, self._failures
         seconds: dict[int, int] = {}
         with (self._folder / "series.csv").open() as lines:
             for row in csv.DictReader(lines):
@@ -201,9 +204,8 @@ def test_clients_succeed_as_soon_as_another_client_does(
         expected = [range(math.floor(instant), math.floor(instant) + WITHIN) for instant in instants]
         for load, seconds in zip(loads, expected, strict=True):
             load.wait_for_success(seconds[0], seconds[-1])
-        # So that the last second is recorded.
         for load in loads:
-            load.wait_for(1)
+            load.end()
     for clients, load, instant, seconds in zip(chosen, loads, instants, expected, strict=True):
         successes = load.successes()
         recovered = [second for second in seconds if successes.get(second)]
