@@ -130,6 +130,16 @@ class Running:
         """Return the processes that the command started: its children (the supervisors of nodes) and the nodes."""
         return [*psutil.Process(self.process.pid).children(), *servers(state)]
 
+    def watch(self) -> set[str]:
+        """Return the command lines of all processes of this machine until the command ends."""
+        seen: set[str] = set()
+        while self.process.poll() is None:
+            for process in psutil.process_iter(["cmdline"]):
+                seen.add(" ".join(process.info["cmdline"] or []))
+            # Without a pause, this would keep a core busy for as long as the command runs.
+            time.sleep(0.02)
+        return seen
+
     def send(self, number: signal.Signals) -> tuple[int, float]:
         """Send a signal to the group, as Ctrl-C does; return the exit status, and how many seconds it took to end."""
         began = time.monotonic()

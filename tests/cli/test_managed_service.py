@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from aws_signature import AwsKey, signature, verifier
@@ -87,13 +86,11 @@ def test_the_verifier_agrees_with_a_published_signature():
 
 @pytest.mark.parametrize("compress", [[], ["--compress"]], ids=["plain", "compressed"])
 def test_a_serverless_collection_is_measured_with_signed_requests(folder, compress):
-    run, seen = folder / "results" / "run", set()
+    run = folder / "results" / "run"
     with ServerlessSearch(404, verifier(lambda: {KEY.id: KEY}, "aoss", REGION), amazon=True) as service:
         words = ["bench", folder / "trips.yaml", "--hosts", service.address, *AWS, *compress, "--output", run]
         with Running(*words, "--aws-profile", "load", folder=folder, environment=environment(folder)) as running:
-            while running.process.poll() is None:
-                for process in psutil.process_iter(["cmdline"]):
-                    seen.add(" ".join(process.info["cmdline"] or []))
+            seen = running.watch()
         assert running.process.returncode == 0, running.stderr
         assert not service.refused
         assert service.requests["health"], service.requests

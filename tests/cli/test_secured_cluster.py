@@ -5,7 +5,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psutil
 import pytest
 import trustme
 
@@ -49,14 +48,12 @@ def files(tmp_path, authority) -> Path:
 
 
 def test_a_run_on_a_secured_cluster_leaves_its_secret_nowhere(node, authority, files):
-    run, seen = files / "run", set()
+    run = files / "run"
     with Front(node.addresses[0], authority.issue_cert("127.0.0.1"), authorization=BASIC) as front:
         words = ["bench", files / "trips.yaml", "--hosts", f"https://127.0.0.1:{front.port}", "--ca", files / "ca.pem"]
         words += ["--user", "ann", "--password-file", files / "password", "--compress", "--output", run]
         with Running(*words, folder=files) as running:
-            while running.process.poll() is None:
-                for process in psutil.process_iter(["cmdline"]):
-                    seen.add(" ".join(process.info["cmdline"] or []))
+            seen = running.watch()
             assert running.process.returncode == 0, running.stderr
     summary = Run(run).raw_summary
     (operation,) = [phase["operations"]["all"] for phase in summary["phases"] if phase["name"] == "all"]
