@@ -57,10 +57,13 @@ def beside_few_requests(report):
 SLOW = [(30.0, False), (30.0, False), (10.0, True), (10.0, True), (10.0, True)]
 
 
-@pytest.mark.parametrize(("warmup", "short"), [(5.0, True), (60.0, False)])
-def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, short):
+@pytest.mark.parametrize(
+    ("warmup", "prepare", "short"),
+    [(5.0, ["load"], True), (5.0, ["load", "range_100"], False), (60.0, ["load"], False)],
+)
+def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, prepare, short):
     trials = {1: [(60.0, True)] * 3, 2: SLOW}
-    path = write_capacity(tmp_path / "e", trials, warmup=warmup, demands=[300.0])
+    path = write_capacity(tmp_path / "e", trials, warmup=warmup, prepare=prepare, demands=[300.0])
     description = json.loads((path / "experiment.json").read_text())
     description["search"] |= {"start": 30.0, "factor": 3.0, "precision": 5.0}
     (path / "experiment.json").write_text(json.dumps(description))

@@ -448,7 +448,7 @@ _OFFERED_RATE = Rule(
 
 
 def _short(warmup: float | None) -> str:
-    """Return a clause that a short `warmup`, s, may be the cause; empty from 30 s on and for None."""
+    """Return a clause that a short `warmup`, s, may be the cause; empty for None and from 30 s on."""
     if warmup is None or warmup >= SHORT_WARMUP:
         return ""
     return (
@@ -490,8 +490,11 @@ def warnings(capacities: Capacities) -> list[Finding]:
     They apply if a capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests or
     vary in their offered rate, or nodes differ in age in trials that decide.
     """
-    warmup = capacities.folder.description.get("warmup")
-    warmup = float(warmup) if isinstance(warmup, int | float) else None
+    description = capacities.folder.description
+    phases, warmup = description.get("measure", ()), description.get("warmup")
+    # A measured phase in `prepare` warms the store before each search.
+    warmed = not set(phases).isdisjoint(description.get("prepare") or ())
+    warmup = None if warmed or not isinstance(warmup, int | float) else float(warmup)
     known, unit = capacities.capacities, "users" if capacities.bounds.over == USERS else "requests/s"
     findings: list[Finding] = []
     for at, larger in enumerate(known):
@@ -511,7 +514,6 @@ def warnings(capacities: Capacities) -> list[Finding]:
                 _NOT_MONOTONE(failed=slow.run, low=slow.rate, passed=fast.run, high=fast.rate, unit=unit,
                               warmup=warmup)
             )  # fmt: skip
-    phases = capacities.folder.description.get("measure", ())
     # Nodes that were fresh in earlier trials only do not affect the answer.
     decisive = {attempt.run for capacity in known for attempt in _decisive(capacity)}
     runs = [run for run in capacities.folder.runs if run.id in decisive]
