@@ -197,7 +197,7 @@ def test_one_measured_size_is_named_as_not_enough():
     ("code", "why", "remedy"),
     [
         ("less_on_more_nodes", "larger clusters sustained less than smaller ones", "Find the cause (see the warnings)"),
-        ("fresh_node", "new nodes were still cold, so the figures may be too low", "Load them first, in a phase"),
+        ("fresh_node", "new nodes were still cold, so the figures may be too low", "Load them for 5 minutes first"),
     ],
 )
 def test_doubtful_capacities_are_not_extrapolated(code, why, remedy):

@@ -406,9 +406,11 @@ def test_a_fresh_node_beside_a_warm_one_is_named_by_each_kind(tmp_path, ages, to
         "settings": [finding for result in analyse(settings, runs) for finding in result.warnings],
     }
     for kind, findings in of_kinds.items():
-        causes = [finding.cause for finding in findings if finding.rule == FRESH_NODE]
-        assert len(causes) == told, kind
-        assert all("with 2 nodes the youngest node had run for 20 s and the oldest for 1 h" in it for it in causes)
+        fresh = [finding for finding in findings if finding.rule == FRESH_NODE]
+        assert len(fresh) == told, kind
+        for finding in fresh:
+            assert "with 2 nodes the youngest node had run for 20 s and the oldest for 1 h" in finding.cause
+            assert "if a phase of prepare loads it already, lengthen that phase" in finding.remedy
 
 
 def test_the_machines_share_of_the_variance_is_reported(tmp_path):

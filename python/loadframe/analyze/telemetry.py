@@ -49,7 +49,8 @@ FRESH_NODE = Rule(
     "fresh_node",
     "with {nodes:nodes} the youngest node had run for {young:duration} and the oldest for {old:duration} when the"
     " measurement began: a node on a JVM gets faster for minutes, so the figures may be too low",
-    "load the new node for 5 minutes before its runs, in a phase of prepare, or set a longer warmup",
+    "load the new node for 5 minutes before its runs, in a phase of prepare, or set a longer warmup; if a phase of"
+    " prepare loads it already, lengthen that phase, such as by `duration` under `with`",
 )
 
 

@@ -29,7 +29,7 @@ _DOUBTS = {
     "less_on_more_nodes": ("larger clusters sustained less than smaller ones", "find the cause (see the warnings)"),
     "fresh_node": (
         "new nodes were still cold, so the figures may be too low",
-        "load them first, in a phase of prepare",
+        "load them for 5 minutes first (see the warnings)",
     ),
 }
 #: A sentence names fewer numbers of nodes than this one by one.
