@@ -69,7 +69,8 @@ def test_without_a_curve_there_is_no_answer_beyond_the_measured_range():
     _, words = said(500.0, two, fitted)
     assert words == (
         "No measured cluster, up to 2 nodes, sustains 500 requests/s. Measure larger clusters, and three sizes or more"
-        " for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own also store.scale_command)."
+        " for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own with store.scale_command, or add"
+        " nodes and repeat the search with another --output)."
     )
 
 
@@ -106,8 +107,28 @@ def test_lower_bounds_make_no_curve():
     assert why.startswith("the capacity at 4 nodes lies outside the tried rates")
     answer, words = said(340.0, [*AMDAHL[:3], held], fitted)
     assert answer.nodes is None
-    assert words.startswith(
-        "It is inconclusive whether 4 nodes, which the intervals allow, can sustain 340 requests/s."
+    assert words == (
+        "It is inconclusive whether 4 nodes, which the intervals allow, can sustain 340 requests/s. Raise search: most."
+    )
+
+
+@pytest.mark.parametrize(
+    ("truths", "bounds", "remedy"),
+    [
+        ((95.0, 100.0, 105.0), BOUNDS, "Add repetitions, or lengthen the trials (duration)."),
+        ((5000.0, 5000.0), Bounds(start=50, least=1, most=90), "Raise search: most."),
+        ((60.0, 100.0, 105.0), Bounds(start=100, least=90, most=1e6), "Lower search: least."),
+    ],
+)
+def test_an_interval_that_holds_the_load_is_named_with_what_decides(truths, bounds, remedy):
+    one = capacity(1, *truths, bounds=bounds)
+    load = min(1.02 * one.rate.value, one.rate.high) // 1
+    answer = demand(load, "", [one], None)
+    assert (answer.nodes, answer.least) == (None, 1)
+    words = sentence(answer, 1, known={1: "100 [90, 110] requests/s"})
+    assert words == (
+        f"It is inconclusive whether 1 node, whose capacity is 100 [90, 110] requests/s, can sustain {load:.0f}"
+        f" requests/s. {remedy}"
     )
 
 

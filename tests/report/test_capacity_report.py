@@ -102,6 +102,14 @@ def test_a_failure_long_after_a_higher_rate_had_passed_is_named_in_the_answer(tm
     assert doubt in " ".join(printed(report).split())
 
 
+def test_a_demand_above_the_highest_rate_names_the_capacity(tmp_path):
+    report = read_report(write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3}, searches=2, demands=[80.0]))
+    assert report.document["demands"][0]["sentence"] == (
+        "It is inconclusive whether 1 node, whose capacity is at least 60 requests/s, can sustain 80 requests/s. Raise"
+        " search: most."
+    )
+
+
 def test_a_search_in_order_has_no_warning_and_a_lower_bound_has_a_triangle(tmp_path):
     trials = {nodes: [(60.0, True)] * 3 for nodes in (1, 2)}
     report = read_report(write_capacity(tmp_path / "e", trials, warmup=5.0))

@@ -34,6 +34,14 @@ _DOUBTS = {
 }
 #: A sentence names fewer numbers of nodes than this one by one.
 _LISTED = 4
+#: What may decide a load that the capacity of a measured number of nodes leaves open, by the kind of that capacity.
+_DECIDING = {
+    Kind.BRACKETED: "Add repetitions, or lengthen the trials (duration)",
+    Kind.AT_MOST: "Raise search: most",
+    Kind.LOWER_BOUND: "Give the load generator more cores",
+    Kind.UPPER_BOUND: "Lower search: least",
+    Kind.NONE: "Lower search: least",
+}
 _INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "measure larger clusters or more often")
 
 
@@ -56,6 +64,8 @@ class Demand:
     sizes: int = 0  #: how many numbers of nodes have a known capacity
     #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
     untested: tuple[int, ...] = ()
+    #: The kind of the capacity of `least` nodes; None if these were not measured.
+    kind: Kind | None = None
     #: Why the data leave the question open, and the remedies; empty if measurements answer it.
     doubts: tuple[tuple[str, str], ...] = ()
 
@@ -171,6 +181,7 @@ def demand(
         undecided=undecided,
         sizes=len(rates),
         untested=untested,
+        kind=next((capacity.kind for capacity in capacities if capacity.nodes == least), None),
         doubts=tuple(doubts),
     )
 
@@ -196,10 +207,10 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
     return min((number for number, capacity in known.items() if capacity >= rate), default=None)
 
 
-def _none_known(answer: Demand, largest: int, load: str) -> str:
+def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str]) -> str:
     """Return the sentence of a load, `load` in words, that no number of nodes is known to sustain.
 
-    `largest` is the largest measured number of nodes.
+    `largest` is the largest measured number of nodes, and `known` maps measured numbers to their capacity in words.
     """
     if answer.doubts:
         causes, remedies = zip(*answer.doubts, strict=True)
@@ -210,7 +221,7 @@ def _none_known(answer: Demand, largest: int, load: str) -> str:
         )
     perhaps = answer.undecided or answer.least
     if perhaps:
-        why = "which the intervals allow"
+        why = f"whose capacity is {known[perhaps]}" if perhaps in known else "which the intervals allow"
         if answer.undecided:
             why = "whose only search did not decide this load"
         none = f"It is inconclusive whether {format_nodes(perhaps)}, {why}, can sustain {load}"
@@ -222,10 +233,13 @@ def _none_known(answer: Demand, largest: int, load: str) -> str:
         none = f"No number of nodes up to {answer.reach} sustains {load}"
     if answer.undecided:
         return f"{none}. Add repetitions."
+    if answer.kind in _DECIDING:
+        return f"{none}. {_DECIDING[answer.kind]}."
     if answer.reach <= largest:
         return (
             f"{none}. Measure larger clusters, and three sizes or more for a prediction (factors: {{nodes: [1, 2, 4]}};"
-            " on a cluster of your own also store.scale_command)."
+            " on a cluster of your own with store.scale_command, or add nodes and repeat the search with another"
+            " --output)."
         )
     return f"{none}, EXTRAPOLATED from at most {largest}. Further extrapolation is unreliable."
 
@@ -237,17 +251,17 @@ def _not_measured(untested: Sequence[int]) -> str:
     return f"{numbers} {'was' if tuple(untested) == (1,) else 'were'} not measured"
 
 
-def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
+def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapping[int, str] | None = None) -> str:
     """Return the answer as a sentence with its basis; `largest` is the largest measured number of nodes, 0 if none.
 
-    `unit` is the unit of the load.
+    `unit` is the unit of the load. `known` maps measured numbers of nodes to their capacity in words.
     """
     load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
     load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:
         return f"The data do not show how many nodes sustain {load}."
     if answer.nodes is None:
-        return _none_known(answer, largest, load)
+        return _none_known(answer, largest, load, known or {})
     count = format_nodes(answer.nodes)
     basis = f", since {_not_measured(answer.untested)}" if answer.untested else " by the 95 % intervals"
     if answer.single:

@@ -129,10 +129,16 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     known = any(capacity.rate for capacity in capacities.capacities)
     largest = max((capacity.nodes for capacity in capacities.capacities if known and capacity.conclusive), default=0)
     codes = {warning.code for warning in warnings(capacities)}
+    unit = capacity_words.unit_of(capacities.bounds.over)
+    words_of = {
+        capacity.nodes: f"{capacity_words.rate_text(capacity)} {unit}"
+        for capacity in capacities.capacities
+        if capacity.rate
+    }
     for asked in capacities.folder.description.get("demands", []):
         rate, words = capacity_words.demand_text(asked)
         answer = demand(rate, words, capacities.capacities, fitted, codes)
-        answers.append((answer, demand_sentence(answer, largest, capacity_words.unit_of(capacities.bounds.over))))
+        answers.append((answer, demand_sentence(answer, largest, unit, words_of)))
     return answers
 
 
