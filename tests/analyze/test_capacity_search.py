@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, search
+from loadframe.analyze.capacity import Answer, Bounds, Kind, Next, Outcome, Slo, Trial, fewest, search
 from loadframe.analyze.capacity.criteria import broken, growth
 from loadframe.simulate import autoregressive
 from loadframe.store.sim.model import SimModel
@@ -198,3 +198,15 @@ def test_a_rate_that_passed_and_failed_is_not_that_of_a_cold_store():
             (10, PASSED), (14.14, PASSED), (14.14, PASSED), (14.14, PASSED)]  # fmt: skip
     bounds = Bounds(start=40, least=1, most=100, precision=0.5)
     assert search(bounds, [Trial(*trial) for trial in made]) == Answer(Kind.BRACKETED, 14.14, 20)
+
+
+@pytest.mark.parametrize("truth", [5.0, 150.0, 3000.0, 1e9])
+def test_the_fewest_further_trials_reach_zero_only_at_the_end(truth):
+    bounds = Bounds(start=20, least=1, most=1e4, precision=0.1)
+    trials: list[Trial] = []
+    left = []
+    while isinstance(step := search(bounds, trials), Next):
+        left.append(fewest(bounds, trials))
+        trials.append(Trial(step.rate, Outcome.PASSED if step.rate <= truth else Outcome.FAILED))
+    assert all(1 <= count <= len(trials) - done for done, count in enumerate(left))
+    assert (left[-1], fewest(bounds, trials)) == (1, 0)

@@ -53,6 +53,15 @@ def test_a_run_says_how_long_all_of_them_still_take(shown):
     assert "run 1 of 2: b1-a, about 1 min 30 s left" in text.getvalue()
 
 
+def test_the_time_left_of_a_search_is_a_lower_bound_that_never_disappears(shown):
+    text = shown(terminal=False)
+    with module.Console("search") as console:
+        console.expect({"b1-t14": 0.0}, least=True)
+        console.part("b1-t14")
+        console.run(0, 1, "b1-t14")
+    assert "search 1 of 1: b1-t14, at least 1 s left" in text.getvalue()
+
+
 def test_entries_of_a_capacity_experiment_are_searches(shown):
     text = shown(terminal=False)
     with module.Console("search") as console:

@@ -49,11 +49,18 @@ class TimeLeft:
     """Remaining time of work that consists of parts with expected durations.
 
     Expected durations are scaled by the pace of finished parts. The remaining time is unknown while a current or future
-    part has an unknown duration, and while the current part takes longer than expected.
+    part has an unknown duration, and while the current part takes longer than expected, unless durations are `least`
+    ones.
     """
 
-    def __init__(self, expected: Mapping[str, float | None], now: Callable[[], float] = time.monotonic) -> None:
-        """`expected` has the duration of each part in order, s, None if unknown; `now` is a clock, s."""
+    def __init__(
+        self, expected: Mapping[str, float | None], now: Callable[[], float] = time.monotonic, *, least: bool = False
+    ) -> None:
+        """`expected` has the duration of each part in order, s, None if unknown; `now` is a clock, s.
+
+        `least`: the durations are lower bounds.
+        """
+        self.least = least
         self._rest = dict(expected)
         self._now = now
         self._part: str | None = None
@@ -79,7 +86,7 @@ class TimeLeft:
             return None
         pace = self._taken / self._over
         current = self._current * pace - (self._now() - self._began) if self._part is not None else 0.0
-        return max(current, 0.0) + pace * sum(known) if current > -_TOLERANCE else None
+        return max(current, 0.0) + pace * sum(known) if self.least or current > -_TOLERANCE else None
 
 
 class Download:

@@ -136,9 +136,9 @@ class Console(Listener):
         self._print_last_figures()
         tell(text, style="yellow")
 
-    def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Start to estimate the time left, from the expected seconds of each part (None: unknown)."""
-        self._left = TimeLeft(parts)
+    def expect(self, parts: Mapping[str, float | None], *, least: bool = False) -> None:
+        """Start to estimate the time left, from the expected (or `least`) seconds of each part (None: unknown)."""
+        self._left = TimeLeft(parts, least=least)
 
     def part(self, name: str) -> None:
         """Begin a part, and correct the time left by the duration of the previous one."""
@@ -208,9 +208,10 @@ class Console(Listener):
         return "  ".join(filter(None, [self._events.words(progress.seconds, progress.sources), _words(progress)]))
 
     def _time_left_text(self) -> str:
-        """Return the time left as text, such as `about 2m left`; empty if it is unknown."""
-        seconds = self._left.seconds if self._left is not None else None
-        return f"about {format_duration(max(round(seconds), 1))} left" if seconds else ""
+        """Return the time left as text, such as `about 2m left`, or `at least` for searches; empty if it is unknown."""
+        if self._left is None or (seconds := self._left.seconds) is None or not (seconds or self._left.least):
+            return ""
+        return f"{'at least' if self._left.least else 'about'} {format_duration(max(round(seconds), 1))} left"
 
 
 class _Bars(Progress):

@@ -94,6 +94,9 @@ class ExperimentKind(Protocol):
     def first_trial(self, experiment: "Experiment", run: PlannedRun) -> str:
         """Return the identifier of the first trial of the run's search, or of the run itself."""
 
+    def share_left(self, experiment: "Experiment", first: PlannedRun, runs_path: Path) -> float:
+        """Return the share of the seconds that the search that begins with `first` takes at least from now; else 1."""
+
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:

@@ -16,7 +16,7 @@ from loadframe.analyze.capacity.answers import (
 )
 from loadframe.analyze.capacity.criteria import PERCENTILES, Judgement, Slo, judge
 from loadframe.analyze.capacity.demands import Demand, curve, demand
-from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, fewest, search
 
 __all__ = [
     "PERCENTILES",
@@ -40,6 +40,7 @@ __all__ = [
     "capacities_of",
     "curve",
     "demand",
+    "fewest",
     "judge",
     "judge_run",
     "read_capacities",

@@ -91,6 +91,8 @@ class Answer:
 _FAILURES, _INVALID = 2, 2
 #: Passes that the answer needs.
 _PASSES = 3
+#: Trials at which `fewest` ends; more than a search needs from rate to rate.
+_MOST_TRIALS = 100
 
 
 def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
@@ -99,6 +101,21 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     if isinstance(step, Answer):
         return step
     return replace(step, number=1 + sum(trial.rate == step.rate for trial in trials))
+
+
+def fewest(bounds: Bounds, trials: Sequence[Trial]) -> int:
+    """Return how many more trials a search needs at least, if each passes up to some rate and fails above it."""
+    failed = min((trial.rate for trial in trials if trial.outcome is Outcome.FAILED), default=math.inf)
+    passed = max((trial.rate for trial in trials if trial.outcome is Outcome.PASSED), default=0.0)
+    low = passed or min(failed, bounds.start) / bounds.factor
+    high = failed if failed < math.inf else max(low, bounds.start) * bounds.factor
+    least = _MOST_TRIALS
+    for limit in (0.0, math.nextafter(high, 0.0), *(low * (high / low) ** (step / 8) for step in range(9)), math.inf):
+        supposed = list(trials)
+        while len(supposed) - len(trials) < least and isinstance(step := search(bounds, supposed), Next):
+            supposed.append(Trial(step.rate, Outcome.PASSED if step.rate <= limit else Outcome.FAILED))
+        least = min(least, len(supposed) - len(trials))
+    return least
 
 
 def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:

@@ -201,6 +201,10 @@ class Kind:
         after = [phase_length(workload, phases[name], known.get(name)) for name in experiment.finished]
         return sum(length.seconds for length in (*measured, *after))
 
+    def share_left(self, experiment: Experiment, first: PlannedRun, runs_path: Path) -> float:
+        """Return the share of `seconds` that the search that begins with `first` takes at least from now; else 1."""
+        return 1.0
+
     def record(self, stage: Stage, run: PlannedRun) -> None:
         """Execute one run on a cluster that is filled and in the run's state, and record it as `run.id`.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
-from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Outcome, Slo, Trial, judge_run, search
+from loadframe.analyze.capacity import RATE, USERS, Answer, Bounds, Next, Outcome, Slo, Trial, fewest, judge_run, search
 from loadframe.analyze.capacity.criteria import Judgement
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, format_count, format_duration
@@ -157,6 +157,11 @@ class Capacity(Kind):
         """Return the estimated duration of all trials of one search, s, for 14 trials, a typical number."""
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
+    def share_left(self, experiment: Experiment, first: PlannedRun, runs_path: Path) -> float:
+        """Return the fewest trials that a search needs after the recorded ones, divided by 14; see `seconds`."""
+        trials, _ = self._recorded(experiment, first, runs_path)
+        return fewest(_bounds(experiment), trials) / _TRIALS
+
     def record(self, stage: Stage, run: PlannedRun) -> None:
         """Record a trial as `Kind.record`, judge it by the SLO, and report load, SLO and outcome to the listener."""
         file = _capacity_file(stage.experiment.file)
@@ -177,16 +182,27 @@ class Capacity(Kind):
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:
         """Yield the next trial of the search at a planned treatment, or nothing if the search has ended."""
+        trials, step = self._recorded(experiment, planned, runs_path)
+        if isinstance(step, Next):
+            yield _trial(planned, step, _bounds(experiment).over, len(trials) + 1)
+
+    def _recorded(
+        self, experiment: Experiment, planned: PlannedRun, runs_path: Path
+    ) -> tuple[list[Trial], Next | Answer]:
+        """Return the recorded trials of the search at a planned treatment, and the decision of the search after them.
+
+        The searched factor of `planned` does not matter.
+        """
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []
         while isinstance(step := search(bounds, trials), Next):
             run = _trial(planned, step, bounds.over, len(trials) + 1)
             if not (runs_path / run.id).exists():
-                yield run
-                return
+                break
             rate = step.rate if bounds.over == RATE else None
             judgement = judge_run(runs_path / run.id, slo, experiment.measured, rate)
             trials.append(Trial(step.rate, judgement.outcome))
+        return trials, step
 
 
 def _why(judgement: Judgement) -> str:

@@ -19,8 +19,11 @@ class Listener:
     def remark(self, text: str) -> None:
         """Called with a message for the user, to show now or later."""
 
-    def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Called with the names of all parts (runs, or phases of a run) and their expected seconds, None if unknown."""
+    def expect(self, parts: Mapping[str, float | None], *, least: bool = False) -> None:
+        """Called with the names of all parts (runs, or phases of a run) and their expected seconds, None if unknown.
+
+        `least`: they may take longer, because searches have an unknown number of trials.
+        """
 
     def part(self, name: str) -> None:
         """Called when an announced part begins: a run, including the start of its cluster, or a phase."""
@@ -66,10 +69,10 @@ class Listeners(Listener):
         for listener in self._listeners:
             listener.remark(text)
 
-    def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Forward the announced parts and their expected seconds, None if unknown, to every listener."""
+    def expect(self, parts: Mapping[str, float | None], *, least: bool = False) -> None:
+        """Forward the announced parts and their expected (or `least`) seconds, None if unknown, to every listener."""
         for listener in self._listeners:
-            listener.expect(parts)
+            listener.expect(parts, least=least)
 
     def part(self, name: str) -> None:
         """Forward the start of a run or phase to every listener. `name` is the part as announced."""

@@ -423,7 +423,7 @@ class _Group:
         Runs that the kind adds for the same block and state follow on the same cluster. A run that fails is recorded as
         failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime as `Deadline.require`.
         """
-        self._listener.part(runs[0].id)
+        self._begin(runs[0])
         cluster = self._clusters.provide(self._experiment, runs[0])
         self.started = True
         experiment = self._clusters.adapted(self._experiment, runs[0])
@@ -434,7 +434,7 @@ class _Group:
         while run := self._following(runs, made):
             if made:
                 self._deadline.require(self._expected.get(run.id, 0.0), run.id)
-            self._listener.part(run.id)
+            self._begin(run)
             self._listener.run(*self._count.position(run), run.id)
             self._clusters.count(run, session)
             made.append(run)
@@ -453,6 +453,21 @@ class _Group:
                 # The record of that run names the node. The remaining runs must not use the damaged cluster.
                 self._listener.remark("a node has ended; the remaining runs get a new cluster")
                 return
+
+    def _begin(self, run: PlannedRun) -> None:
+        """Report that a run, or the start of its cluster, begins; for searches also the least time of all left."""
+        experiment, kind = self._experiment, self._experiment.kind
+        if kind.searches and length_is_known(experiment):
+            left, parts = self._count.remaining(), {}
+            starts = run_seconds(left, experiment, 0.0)
+            for first in left.runs:
+                share = kind.share_left(experiment, first, self._folder.runs_path)
+                seconds = share * kind.seconds(experiment, experiment.workload_at(first.treatment), first.treatment)
+                if not self.started or (first.block, first.state) != (run.block, run.state):
+                    seconds += starts[first.id]
+                parts[run.id if first.id == kind.first_trial(experiment, run) else first.id] = seconds
+            self._listener.expect(parts, least=True)
+        self._listener.part(run.id)
 
     def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
         """Return the next run for this cluster, None if there is none; adds it to the folder if it was not designed."""
