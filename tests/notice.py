@@ -47,6 +47,16 @@ Loadframe starts Couchbase, Redis, other versions of PostgreSQL, HAProxy, ssh an
 installed on the machine.
 """
 
+_FONT = """
+
+5. Font of exported SVG files
+
+Loadframe contains a part of Liberation Sans 2.00.1 as "Loadframe Sans". Its file states copyright and licence.
+
+SIL OFL 1.1
+    Liberation Sans, (c) 2010 Google Corporation, (c) 2012 Red Hat, Inc.
+"""
+
 #: Licence of Maven files by group, or by group:artifact where a group has several.
 MAVEN: Mapping[str, str] = {
     "at.yawk.lz4": "Apache-2.0",
@@ -247,6 +257,7 @@ def main() -> None:
             _crate_licences(),
         )
     )
+    sys.stdout.write(_FONT)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ from statistics import fmean
 
 import pytest
 
+import chromium
 import loadframe
+from chromium import Chromium
 from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
 from loadframe.record import Manifest
@@ -82,6 +84,36 @@ def test_png_has_300_dots_per_inch(folder):
 def test_svg_is_whole_and_has_a_width_in_inches(folder):
     target, _ = exported(folder, "svg")
     assert ET.parse(target / "c0-nodes-2col.svg").getroot().get("width") == "6.49in"
+
+
+@pytest.mark.skipif(bool(chromium.missing()), reason="needs chromium")
+def test_svg_brings_the_font_of_all_its_texts(folder):
+    target, _ = exported(folder, "svg")
+    with Chromium() as browser:
+        browser.call("DOM.enable")
+        browser.call("CSS.enable")
+        for path in target.glob("*-1col.svg"):
+            browser.open(path.as_uri())
+            browser.wait_for(f"document.readyState === 'complete' && location.href === '{path.as_uri()}'")
+            browser.wait_for("document.fonts.status === 'loaded'")
+            root = browser.call("DOM.getDocument")["root"]["nodeId"]
+            texts = browser.call("DOM.querySelectorAll", nodeId=root, selector="text")["nodeIds"]
+            fonts = [
+                (font["familyName"], font["isCustomFont"])
+                for text in texts
+                for font in browser.call("CSS.getPlatformFontsForNode", nodeId=text)["fonts"]
+            ]
+            assert len(fonts) == len(texts) > 5, "a text without a letter, or in two fonts"
+            assert set(fonts) == {("Loadframe Sans", True)}
+    assert path.stat().st_size < 100_000
+
+
+@pytest.mark.skipif(not shutil.which("pdffonts"), reason="needs pdffonts")
+def test_pdf_embeds_the_font_of_svg(folder):
+    target, _ = exported(folder, "pdf")
+    done = subprocess.run(["pdffonts", target / "c0-nodes-1col.pdf"], capture_output=True, text=True, check=True)
+    fonts = [line.split()[0].partition("+")[2] for line in done.stdout.splitlines()[2:]]
+    assert fonts == ["LiberationSans"]
 
 
 def test_tables_have_the_figures_of_the_page(folder):

@@ -2,8 +2,10 @@
 
 import math
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -59,8 +61,9 @@ _BREAK = re.compile(r"(?<=[_/=])(?=\w)|(?<=[^\W\d]\.)(?=\w)")
 _POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
-#: Metric-compatible families; the converter brings the first and embeds it.
-FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
+#: Metric-compatible families: SVG embeds the first, a part of the second; the converter brings and embeds the second.
+FONT = "'Loadframe Sans', 'Liberation Sans', Arial, Helvetica, sans-serif"
+_FONT_FILE = Path(__file__).parent / "templates" / "sans.woff2"
 #: The paper that defines the workload `ycsb`.
 _YCSB = r"""@inproceedings{ycsb,
   author = {Cooper, Brian F. and Silberstein, Adam and Tam, Erwin and Ramakrishnan, Raghu and Sears, Russell},
@@ -186,14 +189,14 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
 def converted(svg: str, kind: str) -> bytes:
     """Return an SVG drawing without a size (96 pixels per inch) in the format `kind`: pdf, svg or png (300 dpi).
 
-    BadInput for PDF and PNG without vl-convert.
+    All embed the font, PNG as pixels. BadInput for PDF and PNG without vl-convert.
     """
     sides = [int(number) / _PIXELS for number in re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]]
     # The converter takes a pixel for a point.
     width, height = (f"{side:.4g}in" if kind == "svg" else f"{_POINTS * side:.5g}" for side in sides)
     svg = svg.replace("<svg ", f'<svg width="{width}" height="{height}" ', 1)
     if kind == "svg":
-        return svg.encode()
+        return svg.replace(">", f">{_font_rule()}", 1).encode()
     try:
         import vl_convert
     except ImportError:
@@ -204,6 +207,13 @@ def converted(svg: str, kind: str) -> bytes:
     if kind == "pdf":
         return bytes(vl_convert.svg_to_pdf(svg))
     return bytes(vl_convert.svg_to_png(svg, ppi=_DOTS))
+
+
+@cache
+def _font_rule() -> str:
+    """Return the SVG element that embeds the font of plots."""
+    font = b64encode(_FONT_FILE.read_bytes()).decode()
+    return f"<style>@font-face{{font-family:'Loadframe Sans';src:url(data:font/woff2;base64,{font})}}</style>"
 
 
 def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[str, bytes]]:
