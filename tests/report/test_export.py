@@ -410,10 +410,13 @@ def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
     figures = read_report(
         write_experiment(tmp_path / "e", Truth(seconds=3), clients=(1, 4), repetitions=1)
     ).page.figures
-    first, last = (figure for figure in figures if figure.name.startswith("resources"))
+    first, *others, last = (figure for figure in figures if figure.name.startswith("resources"))
     assert (first.name, last.name) == ("resources-b1-nodes1-clients1", "resources-b1-nodes3-clients4")
     assert ", the first of 6 treatments. " in first.caption
     assert ", the last of 6 treatments. " in last.caption
+    assert [figure.name for figure in others] == [
+        f"resources-b1-nodes{treatment}" for treatment in ("1-clients4", "2-clients1", "2-clients4", "3-clients1")
+    ]
 
 
 def test_plots_whose_names_differ_in_capitals_only_have_a_file_each(folder):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pyarrow.compute as pc
 import pytest
@@ -14,11 +15,12 @@ from elastic_folder import write_elastic
 from loadframe.analyze.experiment import read_experiment
 from loadframe.record import Run
 from loadframe.report.kinds import read_report
+from loadframe.report.plots.run import resources_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
 from loadframe.report.sections import further
-from simulated import Truth, write_experiment, write_run, write_variants
+from simulated import Truth, add_samples, write_experiment, write_run, write_variants
 
 BANDS, CPU = "Latency buckets", "CPU of each process"
 BOUNDS = (0.05, 1.0)
@@ -179,3 +181,55 @@ def test_the_command_gives_an_experiment_bands_and_says_which_bounds_are_wrong(t
     done = loadframe("report", path, path, "--bands", "1s")
     assert done.returncode == 2
     assert "--bands requires an HTML report on one run or experiment" in done.stderr
+
+
+def longer(run, seconds, nodes=3):
+    """Replace the resources of a run by samples of each second: CPU 0 to 1 cores, as the number of the second grows."""
+    add = [(float(second), f"node:{node}", second / seconds) for second in range(seconds) for node in range(nodes)]
+    table = run.telemetry
+    parquet.write_table(table.filter(pc.not_equal(table["metric"], "process.cpu")), run.path / "telemetry.parquet")
+    add_samples(Run(run.path), "process.cpu", add)
+    add_samples(Run(run.path), "network.received", [(at, node, 1e6 * (value + 1)) for at, node, value in add])
+    return Run(run.path)
+
+
+def test_resources_over_time_are_means_of_windows_that_the_caption_names(tmp_path):
+    run = longer(write_run(tmp_path, "r1", Truth(seconds=3), nodes=2), 600, nodes=2)
+    whole = resources_over_time(run, "r")
+    assert [len(trace.x) for trace in whole.traces] == [600] * 4
+    assert "Means" not in whole.caption
+    reduced = resources_over_time(run, "r", 400)
+    assert [len(trace.x) for trace in reduced.traces] == [100] * 4
+    assert reduced.caption.endswith(" Means of 6 s.")
+    cpu = reduced.traces[0]
+    assert (cpu.x[0], cpu.x[-1]) == (3.0, 597.0)
+    assert cpu.y == pytest.approx([(6 * window + 2.5) / 600 for window in range(100)], rel=1e-3)
+    assert resources_over_time(run, "r", 1, small=True).caption == "Means of 75 s."
+    assert resources_over_time(run, "r", 2400).traces == whole.traces
+
+
+def test_every_treatment_has_cpu_and_network_over_time_with_the_same_axes(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=3), nodes=(1,), clients=(1, 2, 4, 8), repetitions=2)
+    longer(Run(path / "runs" / "b1-nodes1-clients4"), 60)
+    page = read_report(path).page
+    _, *small, _ = [figure for figure in page.figures if figure.name.startswith("resources")]
+    assert [figure.caption for figure in small] == [
+        f"Run b1-nodes1-clients{clients}, nodes 1, clients {clients}." for clients in (2, 4)
+    ]
+    assert len({figure.panels[0].y.range for figure in small}) == 1
+    assert small[0].panels[0].y.range[1] > 59 / 60
+    assert [len(figure.panels) for figure in small] == [1, 2]
+    assert f'id="{small[0].name}"' in page.split("<summary>2 more plots</summary>")[1].split("</details>")[0]
+    assert f'id="{small[0].name}-narrow' not in page
+    assert 'id="resources-b1-nodes1-clients1-narrow' in page
+
+
+@pytest.mark.slow
+def test_a_report_of_a_hundred_runs_is_below_two_megabytes(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(3,), clients=range(1, 101), repetitions=1)
+    for run in (path / "runs").iterdir():
+        longer(Run(run), 600)
+    page = read_report(path).page
+    assert len([figure for figure in page.figures if figure.name.startswith("resources")]) == 100
+    assert len(page.encode()) < 2_000_000
+    assert not re.search(r"\b(src|href)=", page), "the page needs another file"

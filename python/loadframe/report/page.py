@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from loadframe.base.untrusted import printable
-from loadframe.report.plot import Figure
+from loadframe.report.plot import SMALL, Figure
 from loadframe.report.plot.draw import data, draw, narrow
 from loadframe.report.tables import Table
 
@@ -51,7 +51,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["sentence"] = _sentence
-    environment.globals.update(draw=draw, data=data, narrow=narrow)
+    environment.globals.update(draw=draw, data=data, narrow=narrow, small=SMALL)
     return environment
 
 

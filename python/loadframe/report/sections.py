@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ from loadframe.record.schema.figures import StoredEvents
 from loadframe.report.capacity_words import slo_text
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
-from loadframe.report.plot import Figure
+from loadframe.report.plot import SMALL, Figure
 from loadframe.report.plots.run import resources_over_time
 from loadframe.report.plots.scale import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
@@ -488,6 +489,8 @@ def _treatment_name(entry: Cost) -> str:
     return treatment_text(entry.treatment) or format_nodes(entry.nodes)
 
 
+#: Points in the plots of CPU and network of all treatments; the first and last may have a tenth each.
+_POINTS = 20_000
 #: Tables of CPU or executions with more rows than this are not printed on the terminal; the page has them.
 _ROWS = 12
 
@@ -577,19 +580,33 @@ def further(
 
 
 def _resources(folder: RecordedExperiment) -> list[Figure]:
-    """Draw CPU and network of nodes over time in the first run of the first and of the last treatment with runs.
+    """Draw CPU and network of nodes over time in the first run of each treatment.
 
-    Runs without samples of resources are omitted.
+    Treatments between the first and the last have small figures with the same axes. Runs without samples of resources
+    are omitted.
     """
     at = [(treatment, runs[0]) for treatment, runs in by_treatment(folder) if runs]
     figures = []
-    first, last = (f"the {place} of {len(at)} treatments" for place in ("first", "last"))
-    drawn = [(first, *at[0]), (last, *at[-1])] if len(at) > 1 else [("", *entry) for entry in at]
-    for which, treatment, (recorded, run) in drawn:
-        if figure := resources_over_time(run, re.sub(r"[^\w-]+", "-", f"resources-{recorded.id}")):
-            words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment), which)))
-            figures.append(replace(figure, caption=f"{words}. {figure.caption}"))
-    return figures
+    for number, (treatment, (recorded, run)) in enumerate(at, 1):
+        small = 1 < number < len(at)
+        name = re.sub(r"[^\w-]+", "-", f"resources-{recorded.id}")
+        if figure := resources_over_time(run, name, _POINTS // (len(at) if small else 10), small=small):
+            which = {1: f"the first of {len(at)} treatments", len(at): f"the last of {len(at)} treatments"}
+            place = which.get(number, "") if len(at) > 1 else ""
+            words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment), place)))
+            figures.append(replace(figure, caption=f"{words}. {figure.caption}".strip()))
+    tops: dict[str, float] = defaultdict(float)
+    for figure in figures:
+        for trace in figure.traces:
+            title = figure.panels[trace.panel].y.title
+            tops[title] = max(tops[title], *filter(None, trace.y), 0.0)
+    return [_with_tops(figure, tops) if figure.width <= SMALL else figure for figure in figures]
+
+
+def _with_tops(figure: Figure, tops: Mapping[str, float]) -> Figure:
+    """Return the figure with y axes from 0 to the values in `tops`, by the title of the axis."""
+    ranged = [replace(it, y=replace(it.y, range=(0.0, 1.04 * tops[it.y.title] or 1.0))) for it in figure.panels]
+    return replace(figure, panels=ranged)
 
 
 def _combines(folder: RecordedExperiment) -> bool:

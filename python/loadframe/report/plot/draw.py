@@ -14,6 +14,7 @@ from loadframe.report.plot.figure import (
     GRID,
     INK,
     MUTED,
+    SMALL,
     Axis,
     Band,
     Figure,
@@ -32,8 +33,6 @@ _TEXT, _SMALL = 13, 12
 _LEAST_TEXT = 10
 #: Distance of two lines of one text.
 _LINE = 14
-#: Width of figures for narrow screens.
-_NARROW = 360
 #: Maximum width of the labels of a y axis, as a share of the figure.
 _LABELS = 0.32
 #: Widths in ems of a letter (mean of wide fonts) and of a digit.
@@ -100,12 +99,13 @@ def draw(figure: Figure, font: str = _FONT) -> str:
 def data(figure: Figure) -> str:
     """Return the data for the page's pointer script, as JSON in which `<` is escaped for a script element.
 
-    `narrow` has the axes of the copy of the figure for narrow screens. ValueError for a number that is not finite.
+    `narrow` has the axes of the copy of the figure for narrow screens, which small figures lack. ValueError for a
+    number that is not finite.
     """
     document = {
         **_axes(figure),
         "follow": figure.follow,
-        "narrow": _axes(narrow(figure)),
+        **({} if figure.width <= SMALL else {"narrow": _axes(narrow(figure))}),
         "labels": [label.text for label in figure.labels],
         "rules": [rule.at for rule in figure.rules],
         "traces": [_trace_data(trace) for trace in figure.traces],
@@ -115,7 +115,7 @@ def data(figure: Figure) -> str:
 
 def narrow(figure: Figure) -> Figure:
     """Return the copy of a figure for narrow screens: at most 360 pixels wide, its name followed by `-narrow`."""
-    return replace(figure.narrowed(_NARROW), name=f"{figure.name}-narrow")
+    return replace(figure.narrowed(SMALL), name=f"{figure.name}-narrow")
 
 
 def _axes(figure: Figure) -> dict[str, Any]:

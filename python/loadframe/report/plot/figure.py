@@ -16,6 +16,9 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon")
 INK, GRID, MUTED = "#222222", "#e3e3e3", "#767676"
 
+#: Width in pixels of figures for narrow screens, and of small ones, of which pages show several side by side.
+SMALL = 360
+
 Numbers = Sequence[float | None]
 Dash = Literal["solid", "dash", "dot"]
 

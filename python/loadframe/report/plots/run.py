@@ -1,5 +1,6 @@
 """Plots of one run over time: throughput, response times, and intermittent activities of the store."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from loadframe.report.plot import (
     COLORS,
     GRID,
     MUTED,
+    SMALL,
     Axis,
     Dash,
     Figure,
@@ -265,14 +267,17 @@ def _percentiles(
 _TRAFFIC = {"loopback.bytes": "loopback", "network.received": "received", "network.sent": "sent"}
 _HALVES = {"process.cpu_user": "user", "process.cpu_system": "system"}
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
+#: Times, s, and values of a metric.
+_Series = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
-def resources_over_time(run: Run, name: str) -> Figure | None:
+def resources_over_time(run: Run, name: str, points: int | None = None, *, small: bool = False) -> Figure | None:
     """Draw the CPU of each node (cores) above, the network traffic of nodes and machines (MB/s) below.
 
     Return None without samples of CPU. CPU is drawn in user mode and in the kernel if the run recorded both, and in
-    total for many nodes. Traffic that never exceeds 1 kB/s is not drawn. The x axis has s since the run began. `name`
-    is the plot's identifier.
+    total for many nodes or a `small` figure, which has a short caption. Traffic that never exceeds 1 kB/s is not drawn.
+    The x axis has s since the run began. `name` is the plot's identifier. A figure with more than `points` points shows
+    means of windows, which its caption names; each line keeps at least eight.
     """
     cpu = _samples(run, {"process.cpu": ""})
     traffic = {
@@ -281,9 +286,13 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
     if not cpu:
         return None
     halves = _samples(run, _HALVES)
-    split = len(halves) == len(_HALVES) * len(cpu) <= _NAMED
+    split = len(halves) == len(_HALVES) * len(cpu) <= _NAMED and not small
     if split:
         cpu = halves
+    means = ""
+    if points is not None and (window := _window([*cpu.values(), *traffic.values()], points)):
+        cpu, traffic = ({label: _means(*it, window) for label, it in series.items()} for series in (cpu, traffic))
+        means = f" Means of {window} s."
     # Panels share the legend, so their series differ in color.
     groups = ((cpu, 0, 1.0, 0), (traffic, 1, 1e-6, len(cpu)))
     traces = [
@@ -305,17 +314,43 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
         Axis("seconds since the run began", from_zero=True),
         [Panel(Axis("cores", from_zero=True)), *([Panel(Axis("MB/s", from_zero=True))] if traffic else [])],
         traces,
-        f"Above: CPU of each node{', in user mode and in the kernel' if split else ''}."
+        means.strip()
+        if small
+        else f"Above: CPU of each node{', in user mode and in the kernel' if split else ''}."
         + (" Below: network traffic; on one machine, nodes and generator use loopback." if traffic else "")
-        + " Vertical lines separate the phases; warm-up is shaded.",
+        + f" Vertical lines separate the phases; warm-up is shaded.{means}",
         rules=[Rule(phase.start, color=GRID) for phase in phases],
         shades=[Shade(phase.start, phase.start + phase.warmup) for phase in phases if phase.warmup],
         follow=True,
-        height=360 if traffic else 240,
+        width=SMALL if small else Figure.width,
+        height=(250 if traffic else 170) if small else 360 if traffic else 240,
     )
 
 
-def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _window(series: Sequence[_Series], points: int) -> int | None:
+    """Return the length of the windows, s, that reduce series to `points` points; None if they have no more.
+
+    The number of windows is at least eight.
+    """
+    if sum(len(times) for times, _ in series) <= points:
+        return None
+    begin, end = (
+        pick(edge) for pick, edge in ((min, [it[0][0] for it in series]), (max, [it[0][-1] for it in series]))
+    )
+    return math.ceil((end - begin) / max(points // len(series), 8)) or None
+
+
+def _means(times: npt.NDArray[Any], values: npt.NDArray[Any], window: int) -> _Series:
+    """Return the middle of each window of `window` seconds with samples, and the mean of its values.
+
+    Means have four significant digits.
+    """
+    at, place, counts = np.unique(times // window, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=values) / counts
+    return (at + 0.5) * window, np.array([float(f"{mean:.4g}") for mean in means])
+
+
+def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, _Series]:
     """Return label -> (times, values) of metrics of nodes and machines, sorted by label.
 
     Times are in s since the run began, ascending. `metrics` maps recorded metrics to their names in labels; a label is

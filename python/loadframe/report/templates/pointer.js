@@ -55,8 +55,9 @@ function words(figure, points) {
 function watch(plot) {
   const figure = JSON.parse(plot.querySelector("script").textContent);
   const hidden = new Set();
-  point(plot, plot.querySelector(".broad svg"), figure, hidden);
-  point(plot, plot.querySelector(".narrow svg"), {...figure, ...figure.narrow}, hidden);
+  for (const svg of plot.querySelectorAll("svg")) {
+    point(plot, svg, svg.closest(".narrow") ? {...figure, ...figure.narrow} : figure, hidden);
+  }
   legend(plot, figure, hidden);
 }
 
