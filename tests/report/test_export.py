@@ -24,6 +24,7 @@ from loadframe.report.csv_table import csv_table
 from loadframe.report.export import _plots, _tables, bibliography
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
+from loadframe.store import stores
 from simulated import Truth, write_experiment, write_run, write_variants
 
 pytest.importorskip("vl_convert")
@@ -205,7 +206,9 @@ def test_plain_bibtex_prints_the_versions(folder):
     done = subprocess.run(["bibtex", "paper"], cwd=target, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "Warning" not in done.stdout
-    assert re.search(r"Python.*Version CPython 3\.\d+", " ".join((target / "paper.bbl").read_text().split()))
+    printed = " ".join((target / "paper.bbl").read_text().split())
+    assert re.search(r"Python Software Foundation.*Python.*Version CPython 3\.\d+", printed)
+    assert "OpenSearch contributors" in printed
 
 
 def test_several_formats_are_exported_at_once(folder):
@@ -532,6 +535,16 @@ def test_versions_with_braces_leave_entries_of_bibtex_whole():
             assert depth >= 0
         assert depth == 0
     assert r"open\textbraceleft{}search" in text
+
+
+def test_every_store_of_others_has_an_author_and_an_address():
+    names = set(stores()) - {"http", "sim"}
+    manifests = [Manifest(FORMAT, store=RecordedStore(kind=name, version="1.0")) for name in names]
+    entries = {re.search(r"title = \{\{(.+?)\}\}", entry)[1]: entry for entry in bibliography(manifests).split("\n\n")}
+    assert set(entries) == {"Loadframe", "Python", *names}
+    for name in set(entries) - {"Loadframe"}:
+        assert re.search(r"^  author = \{\{\w.+\}\},$", entries[name], re.MULTILINE), name
+        assert re.search(r"^  url = \{https://[\w./]+\},$", entries[name], re.MULTILINE), name
 
 
 def test_only_the_workload_ycsb_cites_its_paper():

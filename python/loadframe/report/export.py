@@ -75,6 +75,17 @@ _YCSB = r"""@inproceedings{ycsb,
   url = {https://doi.org/10.1145/1807128.1807152}
 }
 """
+#: Author and address of software by its name in manifests.
+_AUTHORS = {
+    "cassandra": ("Apache Software Foundation", "https://cassandra.apache.org"),
+    "couchbase": ("Couchbase, Inc.", "https://www.couchbase.com"),
+    "elasticsearch": ("Elastic", "https://www.elastic.co/elasticsearch"),
+    "mongodb": ("MongoDB, Inc.", "https://www.mongodb.com"),
+    "opensearch": ("OpenSearch contributors", "https://opensearch.org"),
+    "postgresql": ("PostgreSQL Global Development Group", "https://www.postgresql.org"),
+    "Python": ("Python Software Foundation", "https://www.python.org"),
+    "redis": ("Redis Ltd.", "https://redis.io"),
+}
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -159,7 +170,9 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
         notes = [f"Version {_bibtex(version)}"] if version else []
         notes += [f"Measured on {_bibtex(day)}"] if day else []
-        lines = [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
+        author, address = _AUTHORS.get(name, ("", ""))
+        lines = [f"  author = {{{{{author}}}}}", f"  url = {{{address}}}"] if author else []
+        lines += [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     texts += [_YCSB] if any(manifest.workload.name == "ycsb" for manifest in manifests) else []
