@@ -7,12 +7,14 @@ import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from markdown_it import MarkdownIt
 
 from commands import within
 from loadframe.analyze.experiment import RecordedRun
@@ -272,12 +274,44 @@ def experiment(tmp_path_factory):
     return write_experiment(path, Truth(), nodes=[1], clients=[1, 2], failed=names[:1], saturated=names[1:2])
 
 
+def words_of(token):
+    """The text that a reader of Markdown sees; an element such as a link or emphasis adds its type."""
+    return "".join(it.content if it.type == "text" else f"({it.type})" for it in token.children)
+
+
+def table_of(text):
+    """The rows of cells of the only table in a Markdown text, as a Markdown parser reads them."""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    assert [token.type for token in tokens].count("table_open") == 1
+    rows = []
+    for token, content in pairwise(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            rows[-1].append(words_of(content))
+    return rows
+
+
+def items_of(text):
+    """The items of lists in a Markdown text."""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    return [words_of(tokens[at + 2]) for at, token in enumerate(tokens) if token.type == "list_item_open"]
+
+
+def test_markdown_shows_names_with_any_signs(tmp_path):
+    names = ["a|b", "*bold*", "_low_", "`code`", "<b>x</b>", "[link](page)", "~~gone~~", "a\\|b", "&amp;", "![i](j)"]
+    runs = [write_run(tmp_path, f"r{number}", Truth(seconds=1, operation=name)) for number, name in enumerate(names)]
+    _, *rows = table_of(tables.markdown(runs))
+    assert [row[2] for row in rows] == names
+
+
 def test_tables_have_a_row_for_each_run_of_an_experiment(experiment):
     status, told, _ = within("report", experiment, "--format", "markdown")
     assert status == 0
-    rows = [line for line in told.splitlines() if line.startswith("| b")]
-    assert len(rows) == 4
-    assert [row for row in rows if "failed, not judged" in row] == [rows[0]]
+    titles, *rows = table_of(told)
+    assert [len(row) for row in rows] == [len(titles)] * 4
+    assert [row for row in rows if row[-1] == "failed, not judged"] == [rows[0]]
+    assert items_of(told)[0] == f"{rows[0][0]}: node 1 did not come up within 120 s"
     _, told, _ = within("report", experiment, "--format", "jsonl")
     lines = [json.loads(line) for line in told.splitlines()]
     assert [line["failure_cause"] for line in lines] == ["node 1 did not come up within 120 s", None, None, None]
@@ -312,8 +346,9 @@ def test_the_markdown_table_names_bounded_figures(tmp_path):
 
     edit(run, "summary.json", bound)
     told = exported(run, "markdown")
-    assert "| valid, bounded |" in told
-    assert "bounded, 192 to 204 requests/s (starved)" in told
+    assert [row[-1] for row in table_of(told)[1:]] == ["valid, bounded"]
+    (item,) = items_of(told)
+    assert item.endswith("bounded, 192 to 204 requests/s (starved)")
 
 
 def test_otava_has_valid_runs_only_and_names_the_others(experiment):
