@@ -149,6 +149,13 @@ def test_errors_over_there_are_raised_here_with_the_machine_s_name(host):
         machine.call(files.make_room, Path("/proc/no/folder"), None, 1, "nothing")
 
 
+@pytest.mark.parametrize(("folder", "size"), [("/proc/no/folder", 1), ("/tmp", 2**70)])
+def test_errors_about_folders_over_there_do_not_name_variables_of_this_machine(host, folder, size):
+    with pytest.raises(BadInput) as refused:
+        host.machine("m1").call(files.make_room, Path(folder), None, size, "a node", "use --scratch")
+    assert refused.value.remedy == "use --scratch"
+
+
 @pytest.mark.parametrize(
     ("machine", "what"),
     [

@@ -18,7 +18,7 @@ from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import Planned, assign_endpoints, deal, electors, plan, previous_endpoints
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.host import copying, files
+from loadframe.host import choice, copying, files
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodeSpec, Store
@@ -28,6 +28,8 @@ _READY_WITHIN = 240.0
 _POLL = 0.2
 #: Disk space of a new node in bytes, including some first data.
 _ROOM_PER_NODE = 256 * 2**20
+#: Remedy for the folder of nodes on another machine, where variables of this machine do not apply.
+_OTHER_FOLDER = "free space there, or name another folder on the machines with --scratch"
 
 
 def start(
@@ -60,7 +62,8 @@ def start(
     users = {machine.hostname: server_user(machine, software.store) for machine in machines}
     for hostname, count in Counter(machine.hostname for machine in machines).items():
         machine, nodes = host.machine(hostname), format_nodes(count)
-        room = (machine.folder(folder), users[hostname], count * _ROOM_PER_NODE, f"starting {nodes}")
+        remedy = _OTHER_FOLDER if spec.host in choice.SEVERAL else None
+        room = (machine.folder(folder), users[hostname], count * _ROOM_PER_NODE, f"starting {nodes}", remedy)
         machine.call(files.make_room, *room)
     present = [node for node in node_table.nodes if node.alive]
     before = [node for process in planned for node in node_table.nodes if node.name == process.spec.name]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from loadframe.base import folders, nofollow
+from loadframe.base.errors import BadInput
 from loadframe.base.nofollow import Owner
 
 #: User and group for servers that refuse to run as root. The number is in a range that distributions and systemd leave
@@ -62,14 +63,19 @@ def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], us
             nofollow.write_text(folder, name, content, 0o600 | shared, ours)
 
 
-def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:
+def make_room(folder: Path, user: int | None, size: int, purpose: str, remedy: str | None = None) -> None:
     """Create a folder for nodes; BadInput unless their user can enter it and `size` bytes are free on its disk.
 
-    `user` is an id; None is not checked. `purpose` appears in the message.
+    `user` is an id; None is not checked. `purpose` appears in the message. `remedy` replaces the remedy for this
+    machine.
     """
-    folders.make(folder)
-    folders.require_reachable(folder, user)
-    folders.require_room(folder, size, purpose)
+    try:
+        folders.make(folder)
+        folders.require_reachable(folder, user)
+        folders.require_room(folder, size, purpose)
+    except BadInput as error:
+        error.remedy = remedy or error.remedy
+        raise
 
 
 def read(path: Path) -> str | None:
