@@ -10,11 +10,10 @@ the nominal one. Capacities lie anywhere between two steps of the ramp. During t
 
 import math
 from collections.abc import Iterator
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 from benchmarks.promises import Promises, start
-from scipy import special
 
 from loadframe.analyze.capacity.answers import Attempt, Capacity, Search, capacities_of
 from loadframe.analyze.capacity.criteria import Judgement
@@ -64,19 +63,17 @@ def _experiments(
 
 
 def _row(head: str, searches: int, result: list[tuple[float, Capacity]], promise: Promises) -> str:
-    old = fmean(_old_holds(truth, capacity) for truth, capacity in result)
-    old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in result)
     if searches == 1:
-        return f"{head} a bracket, which held it in {100 * old:.1f} % | | {100 * old_bias:+.1f} % |"
+        brackets = [(truth, search.rate, search.above) for truth, capacity in result for search in capacity.conclusive]
+        held = fmean((rate or math.nan) <= truth <= (above or math.nan) for truth, rate, above in brackets)
+        bias = fmean((rate or math.nan) / truth - 1 for truth, rate, _ in brackets)
+        return f"{head} a bracket, which held it in {100 * held:.1f} % | | {100 * bias:+.1f} % |"
     rates = [(truth, capacity.rate) for truth, capacity in result if capacity.rate]
     covered = fmean(rate.low <= truth <= rate.high for truth, rate in rates)
     promise.at_least(f"coverage, {head}", covered, len(rates), 0.93)
     width = float(np.median([math.log(rate.high / rate.low) / 2 for _, rate in rates]))
     bias = fmean(math.log(rate.value / truth) for truth, rate in rates)
-    return (
-        f"{head} {100 * covered:.1f} % (before: {100 * old:.1f} %) | {100 * math.expm1(width):.1f} % |"
-        f" {100 * bias:+.1f} % (before: {100 * old_bias:+.1f} %) |"
-    )
+    return f"{head} {100 * covered:.1f} % | {100 * math.expm1(width):.1f} % | {100 * bias:+.1f} % |"
 
 
 def _search(truth: float, noise: float, cold: int, seconds: float | None, random: np.random.Generator) -> Search:
@@ -89,23 +86,6 @@ def _search(truth: float, noise: float, cold: int, seconds: float | None, random
         outcome = Outcome.PASSED if held else Outcome.FAILED
         attempts.append(Attempt("", end.rate, Judgement(outcome, (), None, None, None, None), 0.0, offered))
     return Search(1, {}, tuple(attempts), end)
-
-
-def _answers(capacity: Capacity) -> list[tuple[float, float]]:
-    return [(search.rate or math.nan, search.above or math.nan) for search in capacity.conclusive]
-
-
-def _old_value(capacity: Capacity) -> float:
-    """Return the mean of the passed rates, a simpler estimate for comparison."""
-    return fmean(rate for rate, _ in _answers(capacity))
-
-
-def _old_holds(truth: float, capacity: Capacity) -> bool:
-    """Return whether the simpler interval covers the truth: t over the passed rates, extended by a bracket step."""
-    rates = [rate for rate, _ in _answers(capacity)]
-    half = float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(rates) / math.sqrt(len(rates)) if rates[1:] else 0.0
-    step = fmean(above / rate for rate, above in _answers(capacity))
-    return fmean(rates) - half <= truth <= (fmean(rates) + half) * step
 
 
 if __name__ == "__main__":

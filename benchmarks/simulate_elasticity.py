@@ -47,10 +47,10 @@ def main(trials: int = 150) -> None:
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} experiments a cell, seed {SEED}: mean of what is reported [standard deviation of a single run's]")
-    print("and how many of the 95 % intervals of 3 repetitions hold the truth; before: sums of positive parts\n")
+    print("and how many of the 95 % intervals of 3 repetitions hold the truth\n")
     for kind, name, shapes in (("x", "lost_work", LOSSES), ("l", "latency_debt", DEBTS)):
         print(
-            f"{name.replace('_', ' '):26s} truth  rho    " + "".join(f"{f'{noise:.0%} noise':36s}" for noise in NOISES)
+            f"{name.replace('_', ' '):26s} truth  rho    " + "".join(f"{f'{noise:.0%} noise':20s}" for noise in NOISES)
         )
         for words, (parts, truth) in shapes.items():
             for rho in RHOS:
@@ -58,15 +58,15 @@ def main(trials: int = 150) -> None:
                 print(f"{words:26s} {truth:5.1f}  {rho:.1f}  " + "  ".join(cells))
         print()
     _print_paused(source, trials, promise)
-    print("runs with the event alone, without a control (rho 0.5), and before")
+    print("runs with the event alone, without a control (rho 0.5)")
     for kind, name, words in (("x", "lost_work", "12 s at half, no growth"), ("l", "latency_debt", "20 s at 3 L0")):
         parts, truth = (LOSSES | DEBTS)[words]
         cells = []
         for noise in NOISES:
             runs = [_course(source, {kind: parts}, noise, 0.5) for _ in range(trials)]
             alone = np.mean([measure(run, CHANGE, WINDOW)[name].value for run in runs])
-            cells.append(f"{alone:6.2f} (before {np.mean([_positive(run, name) for run in runs]):5.1f})")
-        print(f"{words:26s} {truth:5.1f}       " + "   ".join(cells))
+            cells.append(f"{alone:6.2f}")
+        print(f"{words:26s} {truth:5.1f}       " + "               ".join(cells))
     print(
         "\nwhat is reported where nothing happens (rho 0.5): with the event, and as the difference to the control run"
     )
@@ -80,20 +80,16 @@ def main(trials: int = 150) -> None:
 
 
 def _cell(source, kind, name, parts, truth, noise, rho, trials, promise):
-    differences, old, held = [], [], 0
+    differences, held = [], 0
     for _ in range(trials):
-        runs = []
-        for _ in range(REPETITIONS):
-            pair, before = _pair(source, {kind: parts}, name, noise, rho), _PLAIN[-1]
-            runs.append(pair[1])
-            old.append(before)
+        runs = [_pair(source, {kind: parts}, name, noise, rho)[1] for _ in range(REPETITIONS)]
         differences += runs
         result = mean_interval(runs)
         held += result.low <= truth <= result.high
     # Strong autocorrelation at 10 % noise is beyond the method.
     if rho < 0.8 or noise < 0.1:
         promise.at_least(f"coverage, {name} {truth:g}, {noise:.0%}, rho {rho}", held / trials, trials, 0.92)
-    return f"{np.mean(differences):6.2f} [{np.std(differences):4.1f}] {held / trials:4.0%} (before {np.mean(old):5.1f})"
+    return f"{np.mean(differences):6.2f} [{np.std(differences):4.1f}] {held / trials:4.0%}"
 
 
 def _print_paused(source, trials, promise):
@@ -119,25 +115,11 @@ def _print_paused(source, trials, promise):
     print()
 
 
-#: Sum of positive parts for the last pair, as a comparison.
-_PLAIN: list[float] = []
-
-
 def _pair(source, factors, name, noise, rho, pauses=None):
     run, control = (_course(source, factor, noise, rho, pauses) for factor in (factors, {}))
     during = disturbed(run, CHANGE, WINDOW, [control])
     values = [measure(course, CHANGE, WINDOW, during)[name].value for course in (run, control)]
-    _PLAIN[:] = [_positive(run, name) - _positive(control, name)]
     return values[0], values[0] - values[1]
-
-
-def _positive(course, name):
-    before, after = slice(0, BEFORE), slice(BEFORE, None)
-    if name == "lost_work":
-        x = course.throughput
-        return np.maximum(1 - x[after] / np.median(x[before]), 0).sum()
-    p99 = course.response_p99
-    return np.maximum(p99[after] - np.median(p99[-60:]), 0).sum() / np.median(p99[before])
 
 
 def _course(source, factors, noise, rho, pauses=None):
