@@ -1,8 +1,7 @@
 """Analysis of a settings experiment: effects on each response, ranking against the default, winner, confirmation.
 
-Each cluster size is analysed separately, since the best setting depends on it. Ratios use valid runs. A run in which
-the store failed ranks below any figure: models take it for the worst run (see `model`), and a combination at which the
-store failed does not win.
+Each cluster size is analysed separately, since the best setting depends on it. Ratios use valid runs. Runs in which the
+store failed open ends of intervals (see `model`), and a combination at which the store failed does not win.
 
 `description` is the content of experiment.json.
 """
@@ -265,7 +264,7 @@ def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
 
 
 def _response(measure: Measure, design: _Designed, description: Mapping[str, Any]) -> Response:
-    """Return the model of a measure; failed runs count as its worst value.
+    """Return the model of a measure, with the ends of intervals open that failed runs hide.
 
     Values without an upper bound are left out.
     """
@@ -274,15 +273,14 @@ def _response(measure: Measure, design: _Designed, description: Mapping[str, Any
         index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
     ]
     values = [math.log(measure.of(design.used[index]) or math.nan) for index in known]
-    higher, failed = measure.better == "higher", len(design.failed_rows)
-    worst = min(values, default=0.0) if higher else max(values, default=0.0)
+    failed = len(design.failed_rows)
     rows = [*(design.rows[index] for index in known), *design.failed_rows]
     blocks = [*(design.blocks[index] for index in known), *design.failed_blocks]
     hard = [name in description["hard"] for name in design.factors]
     model = fit_with_failures(
         Data(
             rows=np.array(rows),
-            response=np.array([*values, *[worst] * failed]),
+            response=np.array([*values, *[0.0] * failed]),
             blocks=blocks,
             plots=[
                 (block, *(level for level, is_hard in zip(row, hard, strict=True) if is_hard))
@@ -293,7 +291,7 @@ def _response(measure: Measure, design: _Designed, description: Mapping[str, Any
             alone=description["scheme"] in _ALONE,
         ),
         failed,
-        higher=higher,
+        higher=measure.better == "higher",
     )
     model = widened(model, measure.stretch(design.used[index] for index in known))
     return Response(measure, model, {})

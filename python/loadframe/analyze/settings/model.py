@@ -7,9 +7,10 @@ designs use Lenth's pseudo standard error ("Quick and easy analysis of unreplica
 1989), which treats most effects as noise. Effects of a level alone share the same default runs, so their errors are
 correlated and Lenth's method does not apply.
 
-Slow runs fail more often than fast ones, so the runs that survive are a selection. A run in which the store failed
-therefore enters the model with the worst value of all runs, which is an upper bound of its performance. An effect on
-which it bears is bounded on one side only, and failures on both sides of an effect make it unknown.
+Slow runs fail more often than fast ones, so the runs that survive are a selection. A run in which the store failed is
+therefore assumed to be at most as good as the model of the others predicts. The fit of the others equals the fit of all
+runs with these predictions, so the assumption bounds an effect on which a failed run bears on one side only. Failures
+on both sides of an effect make it unknown.
 """
 
 import itertools
@@ -26,6 +27,8 @@ from loadframe.base import special
 
 Array = npt.NDArray[np.float64]
 Term = tuple[int, ...]
+#: A term and the levels of one of its effects.
+Named = tuple[Term, tuple[int, ...]]
 
 #: Interactions of more factors are part of the error, if the design has one.
 MOST_FACTORS = 3
@@ -193,14 +196,15 @@ class Data:
     alone: bool = False
 
 
-def fit_model(data: Data) -> EffectsModel:
-    """Return the fit of main effects and of the interactions that the design can estimate.
+def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
+    """Return the fit of main effects and of the interactions that the design can estimate, or of these terms.
 
     Effects that the existing runs do not determine are omitted, for example the effects of a factor with one level in
     all runs, or with levels that differ only between blocks.
     """
     balanced = not data.alone
-    terms = estimable_terms(data.rows, data.levels, balanced=balanced)
+    if terms is None:
+        terms = estimable_terms(data.rows, data.levels, balanced=balanced)
     columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
     total = float(((data.response - data.response.mean()) ** 2).sum())
     blocks = numbered(data.blocks)
@@ -257,29 +261,57 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
 
 
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
-    """Return the fit of data whose last `failed` runs failed; these open the intervals of effects on which they bear.
+    """Return the fit of data without the last `failed` runs, which open the intervals of effects on which they bear.
 
-    The caller has given these runs the worst response. `higher` says whether more is better. A term is significant only
-    if the bounded end of an effect excludes 0.
+    In these runs the store failed, and their response is ignored. `higher` says whether more is better. A term is
+    significant only if the bounded end of an effect excludes 0. Effects that only failed runs determine are unknown.
     """
-    model = fit_model(data)
     if not failed:
-        return model
-    values = np.array([one.value for one in model.contrasts])
-    low_open, high_open = np.zeros((2, len(values)), dtype=bool)
-    for index in range(len(data.response) - failed, len(data.response)):
-        worse = data.response.copy()
-        worse[index] -= 1.0 if higher else -1.0
-        moved = np.array([one.value for one in fit_model(replace(data, response=worse)).contrasts]) - values
-        low_open |= moved < -_TINY
-        high_open |= moved > _TINY
-    contrasts = tuple(
-        replace(one, low_open=bool(low), high_open=bool(high))
-        for one, low, high in zip(model.contrasts, low_open, high_open, strict=True)
+        return fit_model(data)
+    number = len(data.response) - failed
+    survivors = replace(
+        data,
+        rows=data.rows[:number],
+        response=data.response[:number],
+        blocks=data.blocks[:number],
+        plots=data.plots[:number],
     )
+    model = fit_model(survivors)
+    terms = estimable_terms(survivors.rows, data.levels, balanced=model.balanced)
+    low_open, high_open = _opened(data, number, terms, higher=higher)
+    known = {(one.term, one.levels): one for one in model.contrasts}
+    contrasts = [replace(one, low_open=key in low_open, high_open=key in high_open) for key, one in known.items()]
+    whole = fit_model(data)
+    contrasts += [
+        Contrast(one.term, one.levels, 0.0, math.inf, low_open=True, high_open=True)
+        for one in whole.contrasts
+        if (one.term, one.levels) not in known
+    ]
     clear = {one.term for one in contrasts if one.excludes_none}
-    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
-    return replace(model, contrasts=contrasts, terms=terms)
+    fits = {fit.term: fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms}
+    unknown = [replace(fit, share=0.0, p=None if fit.p is None else 1.0) for fit in whole.terms if fit.term not in fits]
+    return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts))
+
+
+def _opened(data: Data, number: int, terms: Sequence[Term], *, higher: bool) -> tuple[set[Named], set[Named]]:
+    """Return the effects that worse responses of the runs from `number` on would lower, and those they would raise.
+
+    `terms` are those of the fit. `higher` says whether more is better.
+    """
+
+    def effects(response: Array) -> dict[Named, float]:
+        """Return the effects for these responses of all runs."""
+        model = fit_model(replace(data, response=response), terms)
+        return {(one.term, one.levels): one.value for one in model.contrasts}
+
+    low_open, high_open = set(), set()
+    for index in range(number, len(data.response)):
+        worse = np.zeros(len(data.response))
+        worse[index] = -1.0 if higher else 1.0
+        moved = effects(worse)
+        low_open |= {key for key, value in moved.items() if value < -_TINY}
+        high_open |= {key for key, value in moved.items() if value > _TINY}
+    return low_open, high_open
 
 
 @dataclass(frozen=True, eq=False)
