@@ -1,6 +1,7 @@
 """Generate the pages of `lab/`: output of simulations, benchmarks, fits and experiments, with date, commit, machine.
 
     python -m benchmarks.lab simulate_gate                               lab/simulations/gate.md
+    python -m benchmarks.lab simulate_curves --trials 20                 the same with fewer trials
     python -m benchmarks.lab null_driver                                 lab/benchmarks/null_driver.md
     python -m benchmarks.lab experiments/sharded-mongodb/fit-small.csv   lab/studies/sharded-mongodb/fit-small.md
     python -m benchmarks.lab experiments/tour/capacity.yaml              run it, then lab/studies/tour/capacity.md
@@ -59,15 +60,25 @@ class Source:
     about: str
     command: tuple[str, ...]  #: prints the page's content
     before: tuple[tuple[str, ...], ...] = ()  #: run first; their output is not shown
+    options: str = ""  #: after the name in the command line
 
 
-def find(name: str, runs: Path | None = None) -> Source:
-    """Return the source of that name. `runs` is the folder with finished runs of an experiment, not to run it."""
+def find(name: str, runs: Path | None = None, trials: int | None = None) -> Source:
+    """Return the source of that name. `runs` is the folder with finished runs of an experiment, not to run it.
+
+    `trials` is the number of trials of a simulation, else its default.
+    """
     if name in SIMULATIONS:
         short = name.removeprefix("simulate_")
         module = Path(__file__).with_name(f"{name}.py")
-        command = (sys.executable, "-m", f"benchmarks.{name}")
-        return Source(name, LAB / "simulations" / f"{short}.md", _first_sentences(module), command)
+        words = () if trials is None else (str(trials),)
+        return Source(
+            name,
+            LAB / "simulations" / f"{short}.md",
+            _first_sentences(module),
+            (sys.executable, "-m", f"benchmarks.{name}", *words),
+            options="" if trials is None else f" --trials {trials}",
+        )
     if name in NAMES:
         module = Path(__file__).with_name(f"measure_{name}.py")
         return Source(
@@ -111,6 +122,7 @@ def write_page(source: Source) -> str | None:
     )
     seconds = time.monotonic() - started
     output = re.sub(r" +$", "", done.stdout.replace(f"{ROOT}/", ""), flags=re.M).rstrip()
+    again = f"python -m benchmarks.lab {source.name}{source.options}"
     shown = " ".join(Path(word).name if word == sys.executable else word for word in source.command)
     text = f"""# {source.page.stem}
 
@@ -121,7 +133,7 @@ $ {shown}
 {output}
 ```
 
-Generated on {datetime.now(UTC):%Y-%m-%d} at commit {_commit()} by `python -m benchmarks.lab {source.name}`.
+Generated on {datetime.now(UTC):%Y-%m-%d} at commit {_commit()} by `{again}`.
 {_machine()}. Load average at the start: {load:.1f}. Duration: {seconds:.0f} s. Exit code: {done.returncode}.
 """
     source.page.parent.mkdir(parents=True, exist_ok=True)
@@ -178,9 +190,10 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lab", description="Generate pages of lab/.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="simulation, benchmark, or file in experiments/")
     parser.add_argument("--from", dest="runs", type=Path, help="folder with the finished runs of one experiment")
+    parser.add_argument("--trials", type=int, help="trials of each row of a simulation (default: that of its script)")
     given = parser.parse_args(words)
     status = 0
-    for source in [find(name, given.runs) for name in given.names]:
+    for source in [find(name, given.runs, given.trials) for name in given.names]:
         print(source.name, flush=True)
         if error := write_page(source):
             print(f"lab: {source.name}: {error}", file=sys.stderr)

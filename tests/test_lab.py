@@ -1,6 +1,7 @@
 """Pages of `lab/` are generated from sources that exist, and its index lists all of them."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 from benchmarks import lab
@@ -20,7 +21,7 @@ def test_the_index_lists_all_pages():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_page_names_an_existing_source(page):
-    name = page.read_text().rpartition("python -m benchmarks.lab ")[2].partition("`")[0]
+    name = page.read_text().rpartition("python -m benchmarks.lab ")[2].partition("`")[0].partition(" --")[0]
     assert lab.find(name).page == page
 
 
@@ -32,6 +33,13 @@ def test_a_page_has_output_date_commit_and_machine(tmp_path):
     text = source.page.read_text()
     assert "# x\n\nAbout.\n" in text and "\n42\n```" in text and "Machine: " in text
     assert lab._STAMP.search(text)
+
+
+def test_a_page_names_its_number_of_trials(tmp_path):
+    source = lab.find("simulate_curves", trials=0)
+    assert source.command[-1] == "0"
+    assert lab.write_page(replace(source, page=tmp_path / "curves.md", command=("true",))) is None
+    assert "`python -m benchmarks.lab simulate_curves --trials 0`" in (tmp_path / "curves.md").read_text()
 
 
 def test_a_failed_source_is_reported_and_its_page_shows_the_exit_code(tmp_path):
