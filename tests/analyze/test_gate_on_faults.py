@@ -1,6 +1,7 @@
 """A gate on runs in which the store failed: requests that are missing or failed stop the gate."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -368,7 +369,10 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     new = [*fast[:4], *(RecordedRun(f"dead{n}", n, {}, run.run) for n, run in enumerate(dead))]
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))])
     assert {contrast.outcome for contrast in compared.contrasts} == {"inconclusive"}
-    assert all(contrast.ratio.low > 1.5 for contrast in compared.contrasts if contrast.measure.kind == "throughput")
+    ratios = {contrast.measure.kind: contrast.ratio for contrast in compared.contrasts}
+    assert ratios["throughput"].value > 1.5 and ratios["throughput"].low == 0
+    assert ratios["p99"].low > 0 and ratios["p99"].high == math.inf
+    assert "[unknown, " in lead(compared)[0]
     (warning,) = [warning for warning in compared.warnings if "the store failed" in warning.cause]
     assert "in 4 of 8 runs of new: dead0, dead1, dead2, dead3: node-0 ended" in warning.cause
     assert "the store failed in 4 runs of new" in lead(compared)[0]
@@ -380,6 +384,9 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     # The baseline's own crashes do not make its survivors better.
     turned = compare([Group("new", tuple(new)), Group("old", tuple(runs("old")))])
     assert {contrast.outcome for contrast in turned.contrasts} == {"inconclusive"}
+    assert all(
+        contrast.ratio.high == math.inf for contrast in turned.contrasts if contrast.measure.kind == "throughput"
+    )
 
 
 def test_response_times_of_successes_do_not_win_where_more_requests_fail():

@@ -8,7 +8,7 @@ conclusion favours its group.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -168,8 +168,10 @@ class Contrast:
 
     @property
     def ratio(self) -> Estimate:
-        """The ratio with its 95 % interval."""
-        return self.estimate.ratio
+        """The ratio with its 95 % interval, of which the end that failures of the store hide is open."""
+        ratio, (baseline, group) = self.estimate.ratio, self.of_survivors
+        low, high = (group, baseline) if self.measure.better == "higher" else (baseline, group)
+        return Estimate(ratio.value, 0.0 if low else ratio.low, inf if high else ratio.high)
 
     @property
     def raw_p(self) -> float:
