@@ -168,7 +168,7 @@ def index() -> str:
         "",
         "## Reports",
         "",
-        "Screenshots, by hand: [reports before and after their redesign](reports/README.md).",
+        "Screenshots: [reports before and after their redesign](reports/README.md).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -5,6 +5,7 @@ are taken by Chromium.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from loadframe.report.plots.elastic import run_plot
 from loadframe.report.plots.scale import throughput_over_nodes
 
 IMAGES = Path(__file__).parent / "images"
+LAB = Path(__file__).parents[1] / "lab" / "reports"
 LOADFRAME = Path(sys.executable).with_name("loadframe")
 
 SCALE = """\
@@ -82,12 +84,12 @@ def main() -> None:
     """Make all pictures, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path(tempfile.gettempdir()) / "loadframe-images")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MAKERS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MAKERS | ON_REQUEST))
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
     IMAGES.mkdir(exist_ok=True)
     for name in arguments.names or MAKERS:
-        MAKERS[name](arguments.runs)
+        (MAKERS | ON_REQUEST)[name](arguments.runs)
         print(name)
 
 
@@ -143,6 +145,14 @@ def live_page(runs: Path) -> None:
         command.stderr.read()
 
 
+def lab_reports(runs: Path) -> None:
+    """Make the pictures of today's reports for lab/reports, from the finished runs `run` and `stores` in the folder."""
+    for name, width in itertools.product(("run", "stores"), (1400, 400)):
+        page = runs / f"{name}.html"
+        subprocess.run([LOADFRAME, "report", runs / name, "--output", page], check=True, stdout=subprocess.DEVNULL)
+        photograph(page.as_uri(), str(LAB / f"after-{name}-{width}.png"), width, 2600)
+
+
 def architecture(_: Path) -> None:
     """Draw the way of the data."""
     boxes = (
@@ -196,6 +206,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "live-page": live_page,
     "architecture": architecture,
 }
+#: Pictures that are made only if they are named, because their runs must be there.
+ON_REQUEST: dict[str, Callable[[Path], None]] = {"lab-reports": lab_reports}
 
 
 def experiment(runs: Path, name: str, text: str) -> Path:
@@ -239,7 +251,7 @@ def show(figure: Figure | None, name: str, width: int) -> None:
 
 
 def photograph(address: str, name: str, width: int, height: int, *, scale: float = 1.0, wait: float = 0) -> None:
-    """Write what Chromium shows at an address, after `wait` seconds, to a file of the images."""
+    """Write what Chromium shows at an address, after `wait` seconds, to a file of the images or an absolute path."""
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
             ["chromium", "--headless=new", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
