@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from math import inf
 
 import pytest
@@ -16,7 +18,7 @@ from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
 from loadframe.base.errors import BadInput
-from loadframe.record.gate_log import Acceptance, GateRecord, add_to_gate_log
+from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log
 from loadframe.report.compare_words import open_reasons
 from recorded_history import CHANGED, commit, write_history
 from simulated import Truth, write_run
@@ -327,9 +329,20 @@ def test_of_a_history_only_the_runs_since_the_last_change_count(results, tmp_pat
     assert any("2-slow0" in warning.cause for warning in history.warnings)
 
 
-def test_an_accepted_change_is_the_new_level_from_its_first_session_on(tmp_path):
+@pytest.mark.parametrize("pause", [24 * 60, 20])
+def test_an_accepted_change_is_the_new_level_from_its_first_run_on(tmp_path, pause):
+    """`pause`: minutes between releases; shorter ones than an hour are a single session."""
     history = write_history(tmp_path / "history", nights=CHANGED + 1)
     stopped = f"night-{CHANGED:02}"
+    for night in history.glob("night-*"):
+        for number, run in enumerate(sorted(night.iterdir())):
+            file = run / "manifest.json"
+            minutes = int(night.name[-2:]) * pause + number
+            when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+            manifest = json.loads(file.read_text()) | {"started": when.isoformat()}
+            if pause < 60:
+                manifest["session"] = ""
+            file.write_text(json.dumps(manifest))
     add_to_gate_log(history, GateRecord("2026-01-07T02:00:00+00:00", stopped, commit(CHANGED), "regression"))
     for number in range(2):
         write_run(tmp_path / "new", f"n{number}", Truth(lam=140, seconds=2), seed=900 + number)
@@ -340,16 +353,55 @@ def test_an_accepted_change_is_the_new_level_from_its_first_session_on(tmp_path)
     assert gate.standing != "regression"
 
 
+def test_later_measurements_of_an_accepted_commit_do_not_shorten_the_history(tmp_path):
+    history = write_history(tmp_path / "history", nights=6, changed=(2,))
+    accepted = GateRecord("2026-01-03T02:00:00+00:00", "night-02", "v2", "regression")
+    for entry in (accepted, replace(accepted, folder="night-05", outcome="passed")):
+        add_to_gate_log(history, entry)
+    add_to_gate_log(history, Acceptance("2026-01-03T03:00:00+00:00", "v2", "checksums cost 30 %"))
+    write_run(tmp_path / "new", "n0", Truth(lam=140, seconds=2), seed=900)
+    gate = judge(tmp_path, "new", "history", history=True)
+    assert {len(contrast.first) for contrast in gate.comparison.contrasts} == {8}
+
+
 def test_the_runs_of_a_stopped_release_are_no_baseline_through_a_link(tmp_path):
     history = write_history(tmp_path / "history", nights=2, runs=1)
     add_to_gate_log(history, GateRecord("2026-01-03T02:00:00+00:00", "night-01", commit(1), "regression"))
     (history / "latest").symlink_to("night-01")
+    (history / "loop").symlink_to("loop")
     (tmp_path / "newest").symlink_to("history/night-01")
+    for folder in (history / "pinned", tmp_path / "runs"):
+        folder.mkdir()
+        (folder / "r").symlink_to(history / "night-01" / "run-0")
     for named in (history, history / "*"):
         (group,) = read_groups([str(named)])
         assert [run.run.path.parent.name for run in group.runs] == ["night-00"]
-    with pytest.raises(BadInput, match="names no run"):
-        read_groups([str(tmp_path / "new*")])
+    for named in (tmp_path / "new*", tmp_path / "runs", tmp_path / "run*"):
+        with pytest.raises(BadInput, match="names no run"):
+            read_groups([str(named)])
+
+
+def test_a_link_to_another_release_is_not_taken_for_a_stopped_one_that_was_deleted(tmp_path):
+    history = write_history(tmp_path / "history", nights=2, runs=1)
+    add_to_gate_log(history, GateRecord("2026-01-03T02:00:00+00:00", "night-01", commit(1), "regression"))
+    (history / "latest").symlink_to("night-00")
+    (history / "night-01").rename(tmp_path / "moved")
+    (group,) = read_groups([str(history)])
+    assert {run.run.path.resolve().parent.name for run in group.runs} == {"night-00"}
+    (history / "again").symlink_to(tmp_path / "moved")
+    with pytest.raises(BadInput, match="may be its new name"):
+        read_groups([str(history)])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "a" * 300])
+def test_a_name_that_no_folder_can_have_is_a_damaged_line_of_the_log(tmp_path, name):
+    history = write_history(tmp_path / "history", nights=1, runs=1)
+    with (history / GATE_LOG).open("a") as log:
+        line = json.loads((history / GATE_LOG).read_text().splitlines()[0])
+        log.write(json.dumps(line | {"folder": name}) + "\n")
+    with pytest.raises(BadInput) as refused:
+        read_groups([str(history)])
+    assert str(refused.value.where).endswith("line 2")
 
 
 def test_recorded_copies_of_new_runs_are_no_history_of_them(results, tmp_path):

@@ -129,8 +129,11 @@ def test_response_times_of_successes_do_not_pass_with_more_failures_than_the_per
     assert "the successes to show it" in gate.checks[0].why
 
 
-def two_phases(side, shares, code="generator_failed"):
-    """Return runs with a phase `late` whose requests failed by these shares; None is unknown by the reason `code`."""
+def two_phases(side, shares, code="generator_failed", *, due=10_000, slower=1.0):
+    """Return runs with a phase `late` whose requests failed by these shares; None is unknown by the reason `code`.
+
+    `due` are the requests of a phase with an unknown share. Response times of the phase are `slower` by this factor.
+    """
     made = []
     for run, share in zip(runs(side, len(shares)), shares, strict=True):
         summary = run.run.summary
@@ -138,7 +141,11 @@ def two_phases(side, shares, code="generator_failed"):
         failures = 10_000 if share is None else round(share * 10_000)
         counts = {"requests": 10_000, "successes": 10_000 - failures, "errors": {"timeout": failures}}
         if share is None:
-            counts |= {"throughput": 0.0, "response": Latency(), "service": Latency()}
+            counts |= {"throughput": 0.0, "response": Latency(), "service": Latency(), "requests": due}
+            counts["errors"] = {"timeout": due}
+        else:
+            response = first.operations["read"].response
+            counts["response"] = replace(response, p50=response.p50 * slower, p99=response.p99 * slower, count=10_000)
         late = replace(first, name="late", start=60.0, operations={"read": replace(first.operations["read"], **counts)})
         reason = RecordedReason(code, "because", "mend it", phase="late")
         verdict = replace(summary.verdict, reasons=(reason,) if share is None else ())
@@ -160,6 +167,31 @@ def test_a_phase_that_the_generator_spoilt_is_not_the_stores_silence(code, stops
     gate = judge(two_phases("new", [0.0, 0.0, *[None] * 4], code), two_phases("old", [0.0] * 6))
     silent = [check for check in gate.checks if "whether there is any" in check.name]
     assert {check.standing for check in silent} == ({"regression"} if stops else set())
+    bounded = judge(two_phases("new", [0.0, 0.0, *[None] * 4], code), bounds=[Bound("p50", 1.0)])
+    assert (bounded.standing == "regression") == stops
+
+
+@pytest.mark.parametrize(("silent", "standing"), [(1, "undecided"), (3, "undecided"), (6, "regression")])
+def test_a_phase_in_which_nothing_was_due_does_not_pass(silent, standing):
+    new = two_phases("new", [*[None] * silent, *[0.0] * (6 - silent)], "nothing_measured", due=0)
+    assert judge(new, two_phases("old", [0.0] * 6), kinds=["throughput", "p50", "errors"]).standing == standing
+
+
+@pytest.mark.parametrize("spoilt", ["old", "new"])
+def test_a_run_that_the_generator_spoilt_makes_no_other_figures_look_too_good(spoilt):
+    def side(name, slower):
+        return two_phases(name, [None if name == spoilt else 0.0, *[0.0] * 5], slower=slower)
+
+    for slower, standing in ((2.0, "regression"), (1.0, "passed")):
+        gate = judge(side("new", slower), side("old", 1.0), kinds=["p99"])
+        assert check_of(gate, "late read p99").standing == standing
+
+
+def test_failures_of_spoilt_runs_make_no_difference_of_errors():
+    old, new = two_phases("old", [0.0, 0.0, 0.0, None, None, None]), two_phases("new", [0.0003, 0, 0, None, None, None])
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["errors"])
+    (late,) = [contrast for contrast in compared.contrasts if contrast.measure.phase == "late"]
+    assert late.raw_p > 0.3
 
 
 def test_requests_that_were_dropped_or_had_no_answer_have_failed():

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.analyze.figures import codes_about
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.rules import (
     CHANGE_FAILED,
@@ -18,6 +19,7 @@ from loadframe.analyze.verdict.rules import (
     FailureKind,
     change_failed_text,
     documents_lost,
+    effect_of,
     recorded,
 )
 from loadframe.base.event_kinds import FAILED
@@ -65,8 +67,12 @@ def failures(run: Run) -> tuple[Failure, ...]:
         if kind and not (silent and kind == "copies"):
             of_store.append(Failure(kind, reason.cause))
     if summary.status == "done":
+        names = [phase.name for phase in summary.phases]
         for phase in summary.measured or summary.phases:
-            of_store += _of_phase(phase)
+            codes = codes_about(reasons, phase.name, names)
+            # The generator or a machine spoilt the whole phase, so that its silence is not the store's.
+            spoilt = any(effect_of(code) == "unknown" for code in codes)
+            of_store += (it for it in _of_phase(phase) if not (spoilt and it.of_run))
     return tuple(sorted(dict.fromkeys(of_store), key=lambda failure: not failure.of_run))
 
 

@@ -34,7 +34,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.sessions import sessions_of, started
 from loadframe.base.errors import BadInput
-from loadframe.record.gate_log import read_gate_log
+from loadframe.record.gate_log import Acceptance, read_gate_log
 
 Array = npt.NDArray[np.float64]
 
@@ -273,21 +273,27 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
     kept: list[RecordedRun] = []
     for everything, usable, series in searched:
         # A change that a user accepted begins a new level, however few sessions show it.
-        accepted = {numbers[id(run)] for run in usable if _is_accepted(run)}
-        first = max(accepted, default=-1)
+        accepted = {id(run): acceptance for run in usable if (acceptance := _acceptance(run))}
+        begins: dict[Acceptance, str] = {}
+        for run in usable:
+            if acceptance := accepted.get(id(run)):
+                begins[acceptance] = min(begins.get(acceptance, started(run)), started(run))
+        begin = max(begins.values(), default="")
+        first = -1
         for row in series:
             for point in change_points(row.values, level=level):
                 session = row.sessions[point.index]
                 first = max(first, session)
                 changed = [run for run in usable if numbers[id(run)] == session]
-                if session not in accepted:
+                if not any(id(run) in accepted for run in changed):
                     run_text = f"{changed[0].id} ({started(changed[0])})"
                     findings.append(
                         LEVEL_CHANGE(measure=row.measure.name, change=point.change, p=point.p, run=run_text)
                     )
-        since = [run for run in usable if numbers[id(run)] >= first]
+        since = [run for run in usable if numbers[id(run)] >= first and started(run) >= begin]
         # A run without figures is kept by its start time.
-        begin = min((started(run) for run in since), default="") if first >= 0 else ""
+        if first >= 0 or begin:
+            begin = min((started(run) for run in since), default="")
         others = [run for run in everything if not run.sound]
         kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
     continued = [usable for _, usable, _ in searched if usable and usable[0].treatment in new.treatments]
@@ -392,14 +398,15 @@ def _names(subjects: Iterable[_Subject]) -> str:
     return ", ".join(sorted({" on ".join(filter(None, subject)) for subject in subjects}))
 
 
-def _is_accepted(run: RecordedRun) -> bool:
-    """Return whether a user accepted the changes at a run, in the log of the history folder above it."""
+def _acceptance(run: RecordedRun) -> Acceptance | None:
+    """Return the newest acceptance of the changes at a run, in the log of the history folder above it, or None."""
     if run.run is None:
-        return False
+        return None
     path = run.run.path.absolute()
     # A history has runs, folders of runs, and experiments.
     folders = [path, *path.parents[:2]]
-    return any(read_gate_log(folder.parent).acceptance(folder.name, [run.id]) for folder in folders)
+    accepted = (read_gate_log(folder.parent).acceptance(folder.name, [run.id]) for folder in folders)
+    return next(filter(None, accepted), None)
 
 
 def series_of(

@@ -12,6 +12,8 @@ from loadframe.base.folders import ends_mid_line
 
 GATE_LOG = "gates.jsonl"
 _FORMAT = 1
+#: Most bytes in the name of a file.
+_LONGEST_NAME = 255
 _OUTCOMES = ("passed", "regression", "inconclusive")
 
 
@@ -110,7 +112,9 @@ def missing_folders(folder: Path, names: Iterable[str]) -> list[str]:
 def folders_without_gate(folder: Path, log: GateLog) -> list[str]:
     """Return the names of the folders in a history folder that no gate of its log names, sorted; hidden ones never."""
     known = {gate.folder for gate in log.gates}
-    return [child.name for child in sorted(folder.glob("[!.]*")) if child.is_dir() and child.name not in known]
+    places = {os.path.realpath(folder / name) for name in known}
+    children = (child for child in sorted(folder.glob("[!.]*")) if child.is_dir())
+    return [child.name for child in children if os.path.realpath(child) not in places]
 
 
 def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
@@ -146,7 +150,7 @@ def _parse(line: str) -> GateRecord | Acceptance:
         raise ValueError
     return GateRecord(
         _text(entry["time"]),
-        _text(entry["folder"]),
+        _name(entry["folder"]),
         None if entry["commit"] is None else _text(entry["commit"]),
         _text(entry["outcome"]),
         [_text(name) for name in entry["failed"]],
@@ -159,6 +163,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _name(value: Any) -> str:
+    """Return a text unchanged if a file can have this name; TypeError or ValueError for other values."""
+    if "\0" in _text(value) or len(os.fsencode(value)) > _LONGEST_NAME:
+        raise ValueError
+    return str(value)
 
 
 def _speed(value: Any) -> float:

@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
@@ -140,12 +141,11 @@ def _runs_in(path: Path) -> list[RecordedRun]:
         return [single_run(path)]
     if not path.is_dir():
         return []
+    children = [child for child in sorted(path.glob("[!.]*")) if not (child.is_symlink() and _is_stopped(child))]
     if (path / GATE_LOG).is_file():
-        refused = {(path / name).resolve() for name in _refused(path)}
-        return [
-            run for child in sorted(path.glob("[!.]*")) if child.resolve() not in refused for run in _runs_in(child)
-        ]
-    return [single_run(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
+        refused = _refused(path)
+        return [run for child in children if child.name not in refused for run in _runs_in(child)]
+    return [single_run(child) for child in children if (child / MANIFEST_FILE).is_file()]
 
 
 def _is_stopped(path: Path) -> bool:
@@ -153,7 +153,8 @@ def _is_stopped(path: Path) -> bool:
 
     BadInput if the gate log is damaged, or if the folder of a stopped release may have been renamed.
     """
-    places = [place for it in (path.absolute(), path.resolve()) for place in (it, it.parent)]
+    paths = path.absolute(), Path(os.path.realpath(path))
+    places = [place for it in paths for place in (it, it.parent)]
     return any((place.parent / GATE_LOG).is_file() and place.name in _refused(place.parent) for place in places)
 
 

@@ -14,7 +14,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
 from loadframe.analyze.percentiles import ENOUGH, mean_arrivals
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.verdict.rules import ERROR_LIMIT
+from loadframe.analyze.verdict.rules import ERROR_LIMIT, effect_of
 from loadframe.base.units import format_duration
 from loadframe.record.schema.figures import OperationFigures
 
@@ -121,16 +121,20 @@ class Measure:
         due = sum(operation.due for operation in self._operations(run))
         return due - sum(operation.successes for operation in self._operations(run)), due
 
+    def is_spoilt(self, run: RecordedRun) -> bool:
+        """Return whether the value is unknown for a reason other than the store, such as a failed load generator."""
+        return any(effect_of(code) == "unknown" for code in self.figure(run).reasons)
+
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
         """Return whether in any run too many requests lack a response time for its percentile to cover the due ones.
 
         For p99 these are more than 1 % of the due requests. Each run counts as much as the others, so runs without
-        failures do not make up for one with many. False for rates and shares of errors.
+        failures do not make up for one with many. Spoilt runs do not count. False for rates and shares of errors.
         """
         if self.kind not in _RESPONSES:
             return False
         whole, missing = self.kind.startswith("all-"), _MISSING[self.kind.removeprefix("all-")]
-        for run in runs:
+        for run in (run for run in runs if not self.is_spoilt(run)):
             operations = self._operations(run)
             due = sum(operation.due for operation in operations)
             if due - sum(it.requests if whole else it.successes for it in operations) > missing * due:
@@ -198,7 +202,7 @@ class Measure:
             return None
         needed = round(ENOUGH / _MISSING[kind])
         fewest: FewRequests | None = None
-        for run in runs:
+        for run in (run for run in runs if not self.is_spoilt(run)):
             figures, phase = run.figures(self.phase, self.operation or ""), run.phase(self.phase)
             latency = getattr(figures, _RESPONSES[self.kind][0]) if figures else None
             if latency and phase and latency.count < (fewest.count if fewest else needed):

@@ -148,7 +148,8 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
     elif math.isinf(high):
         standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs"
     elif high >= question.catch:
-        need = _errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
+        known = [run for run in new.usable if question.measure.of(run) is not None]
+        need = _errors_needed([question.measure.failures(run) for run in known], question.catch)
         caught = format_limit(question.catch)
         standing, why = (
             "undecided",
@@ -511,8 +512,8 @@ def _estimated(
 def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
     """Return a clause on how many requests would show that fewer than the share `limit` fail.
 
-    If there were enough, it advises more runs, since the share differs between runs. Empty if that share or more
-    failed, or without requests. `counts` has the failed and all requests of each run.
+    If there were enough, it advises more or longer runs, by whether a run had few. Empty if that share or more failed,
+    or without requests. `counts` has the failed and all requests of each run.
     """
     failed, due = (sum(column) for column in zip(*counts, strict=True))
     needed = requests_needed(failed / due, limit) if due else None
@@ -520,6 +521,9 @@ def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
         return ""
     if proportion(failed, due, ONE_SIDED).high > limit:
         return f"; {due:,} requests were counted, and about {needed:,} are needed if as few fail"
+    fewest = min(of for _, of in counts)
+    if fewest * len(counts) < needed:
+        return f"; a run had only {counted(fewest, 'request')}, and runs count alike: make longer runs"
     return "; the share differs between runs: make more runs"
 
 

@@ -19,7 +19,6 @@ from loadframe.analyze.failures import chance_of_more
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate.power import detectable, runs_needed
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.verdict.rules import effect_of
 from loadframe.base import special
 from loadframe.base.units import (
     counted,
@@ -535,7 +534,11 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
     for measure in measures_of(baseline.usable, kinds):
         if measure.kind == "errors" or not new.usable:
             continue
-        sides = ([_succeeded(measure, run) for run in side.usable] for side in (baseline, new))
+        # Parts of operations (`OPERATION.PART`) have no requests of their own.
+        requests = measure
+        if measure.operation and not any(measure.operation in run.operations(measure.phase) for run in baseline.usable):
+            requests = replace(measure, operation=measure.operation.rpartition(".")[0])
+        sides = ([_succeeded(measure, requests, run) for run in side.usable] for side in (baseline, new))
         before, now = ([it for it in side if it is not None] for side in sides)
         if all(now) or not any(before) or (measure.kind.startswith("all-") and not any(now)):
             continue
@@ -547,23 +550,19 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
     return checks
 
 
-def _succeeded(measure: Measure, run: RecordedRun) -> bool | None:
+def _succeeded(measure: Measure, requests: Measure, run: RecordedRun) -> bool | None:
     """Return whether anything succeeded, by a measure of times or a rate; None if the run does not tell.
 
-    It does not if it lacks the phase, if nothing was due, or if the load generator or the cluster spoilt the figure.
+    It does not if it lacks the phase, if the generator or a machine spoilt the figure, or if other operations of the
+    phase were due but not this one. `requests` is a measure of the operation's requests.
     """
     known = measure.figure(run)
     if known.counts:
         return (known.value or 0.0) > 0
-    if any(effect_of(code) == "unknown" for code in known.reasons):
+    if run.phase(measure.phase) is None or measure.is_spoilt(run):
         return None
-    # Parts of operations (`OPERATION.PART`) have no requests of their own.
-    operations = run.operations(measure.phase)
-    name = measure.operation
-    if name is not None and name not in operations:
-        name = name.rpartition(".")[0]
-    due = replace(measure, operation=name).failures(run)[1]
-    return False if due else None
+    is_idle = not replace(measure, operation=None).failures(run)[1]
+    return False if is_idle or requests.failures(run)[1] else None
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
