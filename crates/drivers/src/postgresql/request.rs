@@ -226,7 +226,8 @@ fn opaque(rest: &str) -> Option<usize> {
     Some(match *rest.as_bytes().first()? {
         quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
         b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-        b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+        b'E' | b'e' if rest[1..].starts_with('\'') => escape_string(rest),
+        b'/' if rest.starts_with("/*") => comment(rest),
         b'$' => {
             // A dollar-quoted string: `$$it's$$`, `$tag$...$tag$`.
             let end = 1 + name(&rest[1..], false);
@@ -238,6 +239,36 @@ fn opaque(rest: &str) -> Option<usize> {
         }
         _ => Some(name(rest, true)).filter(|length| *length > 0)?,
     })
+}
+
+/// Returns the length in bytes of the string with backslash escapes at the start of `rest`, such as `E'it\'s'`.
+fn escape_string(rest: &str) -> usize {
+    let bytes = rest.as_bytes();
+    let mut at = 2;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 2,
+            b'\'' if bytes.get(at + 1) == Some(&b'\'') => at += 2,
+            b'\'' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// Returns the length in bytes of the comment at the start of `rest`; comments can be nested.
+fn comment(rest: &str) -> usize {
+    let mut depth = 1;
+    let mut at = 2;
+    while depth > 0 {
+        match rest.as_bytes().get(at..at + 2) {
+            Some(b"/*") => (depth, at) = (depth + 1, at + 2),
+            Some(b"*/") => (depth, at) = (depth - 1, at + 2),
+            Some(_) => at += 1,
+            None => return rest.len(),
+        }
+    }
+    at
 }
 
 /// Returns the length in bytes of the name or keyword at the start of `rest`, 0 without one. `dollars`: whether it may
@@ -338,6 +369,7 @@ mod tests {
     fn commands_end_at_semicolons_outside_quotes_and_names() {
         assert_eq!(commands("SELECT a$b; SELECT c$d;"), ["SELECT a$b", " SELECT c$d"]);
         assert_eq!(commands("DO $x$ a; b $x$; SELECT $1"), ["DO $x$ a; b $x$", " SELECT $1"]);
+        assert_eq!(commands(r"SELECT E'\';'; SELECT 2 /* /* ; */ ; */"), [r"SELECT E'\';'", " SELECT 2  "]);
     }
 
     #[test]
@@ -358,6 +390,14 @@ mod tests {
         );
         assert_eq!(fill("SELECT a$b, $1, c$d, é$1", &["7"]), "SELECT a$b,  7, c$d, é$1");
         assert_eq!(fill("SELECT $t$ a $ $1 $u$ $t$, $1", &["7"]), "SELECT $t$ a $ $1 $u$ $t$,  7");
+        assert_eq!(
+            fill(r"SELECT E'\'$1\\', e'\é''\'$1', E'a', $1, typE'\', $1", &["7"]),
+            r"SELECT E'\'$1\\', e'\é''\'$1', E'a',  7, typE'\',  7"
+        );
+        assert_eq!(
+            fill("SELECT /*/ $1 */ $1 /* a /* b */ $1 **/, $1 /* $1 /* */", &["7"]),
+            "SELECT /*/ $1 */  7 /* a /* b */ $1 **/,  7 /* $1 /* */"
+        );
         assert_eq!(Pieces::new("SELECT $3").unwrap().values(), 3);
         assert!(Pieces::new("SELECT $0").is_err());
     }
