@@ -117,7 +117,13 @@ def test_lower_bounds_make_no_curve():
     [
         ((95.0, 100.0, 105.0), BOUNDS, "Add repetitions, or lengthen the trials (duration)."),
         ((5000.0, 5000.0), Bounds(start=50, least=1, most=90), "Raise search: most."),
-        ((60.0, 100.0, 105.0), Bounds(start=100, least=90, most=1e6), "Lower search: least."),
+        # One search passed all rates up to 90, another one found 60.
+        ((5000.0, 60.0), Bounds(start=50, least=1, most=90), "Add repetitions, or lengthen the trials (duration)."),
+        (
+            (60.0, 100.0, 105.0),
+            Bounds(start=100, least=90, most=1e6),
+            "Find out why a search found no rate, and add repetitions.",
+        ),
     ],
 )
 def test_an_interval_that_holds_the_load_is_named_with_what_decides(truths, bounds, remedy):

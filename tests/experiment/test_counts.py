@@ -53,6 +53,12 @@ def test_requests_without_an_answer_may_have_been_carried_out(counts):
     outcome |= {"in_flight_at_end": 1, "retries": 0}
     assert unanswered_documents({"bulk": BULK}, outcome) == 40
     assert unanswered_documents({"insert": {"collection": "c", "document": {}}}, outcome) == 4
+    # All answers are known, also those before retries.
+    answered = outcome | {"errors": errors[1:], "retries": 100, "in_flight_at_end": 0}
+    assert unanswered_documents({"bulk": BULK | {"action": "delete"}}, answered) == 0
+    # A bulk in which some items had an answer.
+    partly = outcome | {"errors": [{"class": "item", "count": 1}, {"class": "rejected", "count": 7}]}
+    assert unanswered_documents({"bulk": BULK}, partly) == 20
     counts.add({"bulk": BULK}, 100, unanswered=40)
     assert [counts.difference("c", stored) for stored in (100, 117, 140)] == [None, None, None]
     assert counts.difference("c", 141) == "c holds 141 documents, but 100 were acknowledged"

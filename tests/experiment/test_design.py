@@ -162,6 +162,18 @@ def test_the_expected_time_of_an_existing_cluster_counts_what_its_runs_prepare(l
     assert estimate(design(experiment), experiment) == pytest.approx(prepared + 4 * 10.5)
 
 
+def test_the_expected_time_counts_new_data_after_runs_whose_parameters_make_them_write(load, tmp_path):
+    text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 2")
+    load(text)
+    workload = (tmp_path / "small.yaml").read_text().replace("look, operation: look", 'look, operation: "${todo}"')
+    (tmp_path / "any.yaml").write_text(workload.replace("parameters: {", "parameters: {todo: look, "))
+    text = re.sub(r"factors: .*", "factors: {with.todo: [look, fill]}\nprepare: [fill, settle]\nmeasure: look", text)
+    text = re.sub(r"store: .*", "store: {kind: opensearch, hosts: ['127.0.0.1:9200'], data: keep}", text)
+    experiment = load(text.replace("small.yaml", "any.yaml"))
+    # Each block has a run that writes.
+    assert estimate(design(experiment), experiment) == pytest.approx(2 * 2.1 + 4 * 10.5)
+
+
 def test_the_expected_time_knows_growing_data_and_the_experiments_times(load):
     text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1\nwarmup: 0\nduration: 1m")
     experiment = load(text.replace("[5, 50]", "[5]") + "scaling: weak\ngrows: documents\nwith: {documents: 100000}\n")

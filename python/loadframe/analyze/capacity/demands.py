@@ -34,14 +34,8 @@ _DOUBTS = {
 }
 #: A sentence names fewer numbers of nodes than this one by one.
 _LISTED = 4
-#: What may decide a load that the capacity of a measured number of nodes leaves open, by the kind of that capacity.
-_DECIDING = {
-    Kind.BRACKETED: "Add repetitions, or lengthen the trials (duration)",
-    Kind.AT_MOST: "Raise search: most",
-    Kind.LOWER_BOUND: "Give the load generator more cores",
-    Kind.UPPER_BOUND: "Lower search: least",
-    Kind.NONE: "Lower search: least",
-}
+#: What shows whether a cluster sustains a load above all rates of its searches, by the kind of its capacity.
+_BEYOND = {Kind.AT_MOST: "Raise search: most", Kind.LOWER_BOUND: "Give the load generator more cores"}
 _INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "measure larger clusters or more often")
 
 
@@ -64,8 +58,8 @@ class Demand:
     sizes: int = 0  #: how many numbers of nodes have a known capacity
     #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
     untested: tuple[int, ...] = ()
-    #: The kind of the capacity of `least` nodes; None if these were not measured.
-    kind: Kind | None = None
+    #: What may decide the question for `least` nodes, if these were measured; else empty.
+    remedy: str = ""
     #: Why the data leave the question open, and the remedies; empty if measurements answer it.
     doubts: tuple[tuple[str, str], ...] = ()
 
@@ -181,9 +175,20 @@ def demand(
         undecided=undecided,
         sizes=len(rates),
         untested=untested,
-        kind=next((capacity.kind for capacity in capacities if capacity.nodes == least), None),
+        remedy=next((_remedy(capacity, rate) for capacity in capacities if capacity.nodes == least), ""),
         doubts=tuple(doubts),
     )
+
+
+def _remedy(capacity: Capacity, rate: float) -> str:
+    """Return what may show whether a cluster sustains a `rate` that its capacity leaves open."""
+    if capacity.kind is Kind.NONE:
+        return "Lower search: least"
+    if capacity.kind is Kind.UPPER_BOUND:
+        return "Find out why a search found no rate, and add repetitions"
+    if capacity.kind in _BEYOND and rate > max(answer.rate or 0.0 for answer in capacity.conclusive):
+        return _BEYOND[capacity.kind]
+    return "Add repetitions, or lengthen the trials (duration)"
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
@@ -233,8 +238,8 @@ def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str
         none = f"No number of nodes up to {answer.reach} sustains {load}"
     if answer.undecided:
         return f"{none}. Add repetitions."
-    if answer.kind in _DECIDING:
-        return f"{none}. {_DECIDING[answer.kind]}."
+    if answer.remedy:
+        return f"{none}. {answer.remedy}."
     if answer.reach <= largest:
         return (
             f"{none}. Measure larger clusters, and three sizes or more for a prediction (factors: {{nodes: [1, 2, 4]}};"

@@ -81,17 +81,20 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
     starts: dict[Hashable, float] = {}
     # State and data of the last runs on each existing cluster.
     last: dict[str, tuple[str, str]] = {}
-    shares, reuses = _shares_data(experiment), _reuses(experiment)
+    fills_once = experiment.exists and experiment.file.fills_once
+    reuses = experiment.exists and experiment.file.store.data == "reuse"
+    writing: dict[str, bool] = {}
     for group in design.groups():
         for run in group:
             treatment = repr(sorted(run.treatment.items()))
             if treatment not in loads:
                 workload = experiment.workload_at(run.treatment)
                 loads[treatment] = RUN_OVERHEAD + share * experiment.kind.seconds(experiment, workload, run.treatment)
+                writing[treatment] = fills_once and not _only_reads(experiment, workload)
             seconds[run.id] = loads[treatment]
             if run is group[0]:
                 is_filled = is_warm = False
-                if shares or reuses:
+                if fills_once or reuses:
                     hosts, now = experiment.hosts(run.treatment), (run.state, _data(experiment, run.treatment))
                     state, data = last.get(hosts, ("", ""))
                     is_filled = reuses or data == now[1]
@@ -102,22 +105,17 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
                 if key not in starts:
                     starts[key] = _start_seconds(experiment, run.treatment, is_filled=is_filled, is_warm=is_warm)
                 seconds[run.id] += starts[key]
+            if writing[treatment] and not reuses:
+                # The next runs need new data.
+                last.pop(experiment.hosts(run.treatment), None)
     return seconds
 
 
-def _reuses(experiment: Experiment) -> bool:
-    """Return whether the runs use data that existed before the experiment."""
-    return experiment.exists and experiment.file.store.data == "reuse"
-
-
-def _shares_data(experiment: Experiment) -> bool:
-    """Return whether runs with the same data share it: on existing clusters, if their phases only read."""
-    if not (experiment.exists and experiment.file.fills_once):
-        return False
-    workload = experiment.workload.file
-    phases = [phase for phase in workload.phases if phase.name in {*experiment.measured, *experiment.finished}]
+def _only_reads(experiment: Experiment, workload: Workload) -> bool:
+    """Return whether the phases that follow the preparation only read."""
+    phases = [phase for phase in workload.file.phases if phase.name in {*experiment.measured, *experiment.finished}]
     operations = {name for phase in phases for stream in phase.named_streams for name in stream.weights}
-    forms = [form for name in operations for form in every_form(workload.operations[name]).values()]
+    forms = [form for name in operations for form in every_form(workload.file.operations[name]).values()]
     return all(only_reads(form.dump()) for form in forms)
 
 

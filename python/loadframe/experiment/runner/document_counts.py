@@ -192,12 +192,17 @@ def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | 
 
 def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any]) -> int:
     """Return the most documents that requests without an answer may have written, from the operation's outcome."""
-    failed: int = sum(counts["requests"] - counts["successes"] for counts in (operation, operation["warmup"]))
-    # Not the sum of the unanswered, because outcomes drop rare messages.
-    failed -= sum(error["count"] for error in operation["errors"] if error["class"] not in _UNANSWERED)
-    # The attempt before a retry may have had no answer either.
-    requests: int = failed + operation["in_flight_at_end"] + operation["retries"]
-    return requests * int((form.get("bulk") or {}).get("size", 1))
+    bulk = form.get("bulk") or {}
+    # A bulk may fail by an item although others had no answer. Failed items of deletions are mostly missing documents.
+    classes = (*_UNANSWERED, "item") if bulk and bulk.get("action") != "delete" else _UNANSWERED
+    requests: int = operation["in_flight_at_end"]
+    # Outcomes have a message of each class that occurred, but not all of its messages.
+    if any(error["class"] in classes for error in operation["errors"]):
+        requests += sum(counts["requests"] - counts["successes"] for counts in (operation, operation["warmup"]))
+        requests -= sum(error["count"] for error in operation["errors"] if error["class"] not in classes)
+        # The attempt before a retry may have had no answer either.
+        requests += operation["retries"]
+    return requests * int(bulk.get("size", 1))
 
 
 def unacknowledged(form: Mapping[str, Any]) -> bool:

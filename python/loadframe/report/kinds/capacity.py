@@ -133,7 +133,8 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     words_of = {
         capacity.nodes: f"{capacity_words.rate_text(capacity)} {unit}"
         for capacity in capacities.capacities
-        if capacity.rate
+        # The interval of an upper bound, whose low end is not known, has no meaningful high end.
+        if capacity.rate and capacity.kind is not Kind.UPPER_BOUND
     }
     for asked in capacities.folder.description.get("demands", []):
         rate, words = capacity_words.demand_text(asked)
