@@ -194,6 +194,14 @@ def test_failures_of_spoilt_runs_make_no_difference_of_errors():
     assert late.raw_p > 0.3
 
 
+@pytest.mark.parametrize(("failures", "standing"), [(1, "undecided"), (0, "regression")])
+def test_a_baseline_whose_slow_runs_may_have_failed_shows_no_worsening(failures, standing):
+    old = [*runs("old", 6 - failures), *failed("old", failures, "store")]
+    check = check_of(judge(runs("new", factor=1.3), old, kinds=["p50"]), "p50")
+    assert check.standing == standing
+    assert ("the store failed in runs of the baseline" in check.why) == bool(failures)
+
+
 def test_requests_that_were_dropped_or_had_no_answer_have_failed():
     run = runs("new", 1)[0]
     change(run, dropped=500, in_flight_at_end=500)

@@ -521,3 +521,13 @@ def test_the_page_marks_the_points_that_the_gate_stopped(folder):
     assert marked() == [[5]]
     assert within("history", folder, "--accept", commit(4), "--reason", "agreed")[0] == 0
     assert marked() == []
+
+
+def test_an_acceptance_of_one_attempt_does_not_hide_the_regression_of_another(folder):
+    lines = (folder / GATE_LOG).read_text().splitlines(keepends=True)
+    lines[-1] = lines[-1].replace('"passed"', '"regression"')
+    (folder / GATE_LOG).write_text("".join(lines))
+    retried = _retry(folder, NIGHTS - 1, "regression")
+    for name, stopped in ((f"night-{NIGHTS - 1:02}", True), (retried, False)):
+        add_to_gate_log(folder, Acceptance("2026-01-20T02:00:00+00:00", name, "agreed"))
+        assert read_history(folder, ["throughput"]).points[-1].is_stopped == stopped

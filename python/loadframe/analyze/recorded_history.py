@@ -96,6 +96,8 @@ class Point:
     runs: tuple[RecordedRun, ...]
     gates: tuple[GateRecord, ...] = ()
     accepted: Acceptance | None = None
+    #: Whether the newest gate stopped the commit by a regression that no user accepted.
+    is_stopped: bool = False
 
     @property
     def folder(self) -> str:
@@ -106,11 +108,6 @@ class Point:
     def gate(self) -> GateRecord | None:
         """The record of the newest gate, if there is one."""
         return self.gates[-1] if self.gates else None
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the newest gate stopped the commit by a regression that no user accepted."""
-        return self.gate is not None and self.gate.outcome == "regression" and self.accepted is None
 
     @property
     def time(self) -> str:
@@ -368,14 +365,17 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
         attempts.setdefault((number, identity), []).append((folder, of_folder))
     points = []
     for number, members in enumerate(attempts.values(), start=1):
-        accepted = [log.acceptance(folder, [run.id for run in of_folder]) for folder, of_folder in members]
+        accepted = {folder: log.acceptance(folder, [run.id for run in of_folder]) for folder, of_folder in members}
+        of_point = tuple(gates[folder] for folder in accepted if folder in gates)
+        regressed = bool(of_point) and of_point[-1].outcome == "regression"
         points.append(
             Point(
                 number,
-                tuple(folder for folder, _ in members),
+                tuple(accepted),
                 tuple(run for _, of_folder in members for run in of_folder),
-                tuple(gates[folder] for folder, _ in members if folder in gates),
-                max(filter(None, accepted), key=lambda it: it.time, default=None),
+                of_point,
+                max(filter(None, accepted.values()), key=lambda it: it.time, default=None),
+                is_stopped=regressed and accepted[of_point[-1].folder] is None,
             )
         )
     return tuple(points), unknown

@@ -72,6 +72,8 @@ class Cluster(ClusterView):
         self.uncertain = False
         #: Settings that `configure` has set.
         self._configured: dict[str, Any] = {}
+        #: Held while `configure` applies settings, so that a failure takes back only its own.
+        self._configuring = threading.Lock()
         #: Whether `stop` was called; later changes are refused.
         self._stopped = False
 
@@ -602,14 +604,15 @@ class Cluster(ClusterView):
 
         Nodes that this object adds or restarts later get them, too.
         """
-        before = self._configured
-        # First, so that a node that joins in another thread gets them; a copy, because that thread may be reading it.
-        self._configured = {**before, **settings}
-        try:
-            self.store.configure(self.addresses, settings)
-        except LoadframeError:
-            self._configured = before
-            raise
+        with self._configuring:
+            before = self._configured
+            # First, so that a node that joins in another thread gets them; a copy, because that thread may be reading.
+            self._configured = {**before, **settings}
+            try:
+                self.store.configure(self.addresses, settings)
+            except BaseException:
+                self._configured = before
+                raise
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:

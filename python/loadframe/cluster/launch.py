@@ -29,7 +29,7 @@ _POLL = 0.2
 #: Disk space of a new node in bytes, including some first data.
 _ROOM_PER_NODE = 256 * 2**20
 #: Remedy for the folder of nodes on another machine, where variables of this machine do not apply.
-_OTHER_FOLDER = "free space there, or name another folder on the machines with --scratch"
+_OTHER_FOLDER = "correct this, or name another folder on the machines with --scratch"
 
 
 def start(

@@ -14,7 +14,7 @@ from loadframe.base.untrusted import printable
 from loadframe.record import Manifest
 from loadframe.report.csv_table import base_value, csv_table
 from loadframe.report.page import Page
-from loadframe.report.plot import Figure
+from loadframe.report.plot import SMALL, Figure
 from loadframe.report.plot.draw import draw
 from loadframe.report.tables import Cell, Table
 
@@ -188,10 +188,11 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`: pdf, svg or png.
 
     Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. If figures have the same name, only the
-    last counts. BadInput for pdf and png without vl-convert.
+    last counts. Small figures, of which a report can have hundreds, are left out. BadInput for pdf and png without
+    vl-convert.
     """
     taken: set[str] = set()
-    for figure in {figure.name: figure for figure in figures}.values():
+    for figure in {figure.name: figure for figure in figures if figure.width > SMALL}.values():
         # Names can differ in capitals only, such as names of runs.
         name = next(_free_names(_file_name(figure.name), taken))
         for column, width in _COLUMNS.items():

@@ -163,6 +163,11 @@ class Contrast:
         """Whether, on each side, figures may hide failures: failed runs, many failed requests, or runs of value 0."""
         return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether failures could explain the difference: with the end that they hide, the interval includes 1."""
+        return any(self.of_survivors) and self.ratio.low < 1 < self.ratio.high
+
     @cached_property
     def few(self) -> FewRequests | None:
         """The run of both sides with too few requests for the percentile; None if all have enough."""
@@ -317,7 +322,8 @@ def compare(
         differing[group.label] = differences(baseline.known, group.known)
         estimates = [contrast.estimate for contrast in raw if contrast.label == group.label]
         warnings += _conditions(baseline, group, differing[group.label], estimates, session_spread, intended)
-    adjusted = holm([contrast.raw_p for contrast in raw])
+    # A difference that failures could explain is not claimed, so it must not lower the other p-values.
+    adjusted = holm([1.0 if contrast.is_hidden else contrast.raw_p for contrast in raw])
     contrasts = tuple(
         replace(contrast, p=p, outcome=_outcome(contrast, p, least, level))
         for contrast, p in zip(raw, adjusted, strict=True)

@@ -46,6 +46,8 @@ from loadframe.analyze.gate.checks import (
     CATCH,
     KINDS,
     LEAST,
+    MOST_FAILED,
+    SURVIVORS,
     WIDENED,
     Bound,
     Check,
@@ -355,9 +357,16 @@ def _against(
 def _hides(contrast: Contrast) -> tuple[str, str]:
     """Return why the figures of the baseline, and of the new runs, look too good; empty texts if they do not."""
     kind = contrast.measure.kind
-    before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", kind, contrast.short[0])
-    blind = contrast.measure.is_blind(contrast.sides[1].usable)
-    return before, BLIND if blind else too_short("the new runs", kind, contrast.short[1])
+    sides = zip(contrast.failed, contrast.sides, strict=True)
+    selected = [failed > MOST_FAILED * (failed + len(side.usable)) for failed, side in sides]
+    blind = contrast.blind[0], contrast.measure.is_blind(contrast.sides[1].usable)
+    before, now = (
+        words if is_blind else SURVIVORS.format(side=side) if is_selected else too_short(side, kind, short)
+        for is_blind, words, is_selected, side, short in zip(
+            blind, (BLIND_BASELINE, BLIND), selected, ("the baseline", "the new runs"), contrast.short, strict=True
+        )
+    )
+    return before, now
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:

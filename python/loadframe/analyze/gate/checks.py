@@ -330,6 +330,11 @@ BLIND_BASELINE = (
     "too many requests of the baseline failed, were dropped or stayed unanswered, so its figures are too good; use a"
     " baseline without them"
 )
+#: The same if whole runs failed, for the runs of a side.
+SURVIVORS = "the store failed in runs of {side}, so the figures of the others are too good; find out why it failed"
+#: Share of failed runs from which the others are a selection. If a twentieth fails, even the slowest, the mean of the
+#: others shifts by a ninth of the standard deviation between runs, which is less than the usual least effect.
+MOST_FAILED = 0.05
 
 
 def too_short(side: str, kind: str, short: str) -> str:

@@ -291,7 +291,7 @@ class Redis(Store):
         """Set parameters on every node that runs with CONFIG SET; StoreFailed if a node refuses one."""
         for node in self._every(addresses):
             for name, value in settings.items():
-                node.ask("CONFIG", "SET", name, str(value))
+                node.ask("CONFIG", "SET", name, _setting(value))
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
         """Return parameters by name, from CONFIG GET; BadInput for an unknown one, or if nodes differ.
@@ -482,15 +482,20 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
     return info.get("cluster_enabled") == "1"
 
 
-def _config_value(value: object) -> str:
-    """Return a setting as text for redis.conf: yes or no for a bool, quotes for special characters of a Path or ''."""
+def _setting(value: object) -> str:
+    """Return a setting as text: yes or no for a bool."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    return str(value)
+
+
+def _config_value(value: object) -> str:
+    """Return a setting as text for redis.conf: with quotes for special characters of a Path, and for ''."""
     if value == "":
         return '""'
     if isinstance(value, Path) and shlex.quote(str(value)) != str(value):
         return json.dumps(str(value), ensure_ascii=False)
-    return str(value)
+    return _setting(value)
 
 
 STORE = Redis()
