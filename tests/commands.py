@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,17 @@ class Running:
         os.killpg(self.process.pid, number)
         status = self.process.wait(PATIENCE)
         return status, time.monotonic() - began
+
+
+def connected(port: int) -> socket.socket:
+    """Return a connection to the port, which opens a moment after the command reports it."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,9 @@ import urllib.request
 
 import pytest
 
-from commands import Running, loadframe, result
+from commands import Running, connected, loadframe, result
 from loadframe.record import Run
+from own_servers import free_port
 
 pytestmark = pytest.mark.store
 
@@ -144,6 +145,68 @@ def test_a_port_without_lines_for_a_while_ends_by_itself(node, folder):
     assert (came["lines"], came["indexed"], came["documents"], came["connections"]) == (300, 300, 300, 2)
 
 
+@pytest.fixture
+def stored(node, folder):
+    """Two documents of an ingestion before, and a function that returns the options of another one at a port."""
+    (folder / "w.yaml").write_text(WORKLOAD.replace(", daily: event", "") + "collections: {ads: {}}\n")
+    (folder / "e.ndjson").write_bytes(lines(bid(1), bid(2)))
+    assert result("ingest", "./w.yaml", "e.ndjson", "--cluster", "shared", "--output", "old")["documents"] == 2
+    port = free_port()
+    listen = ("--listen", f"127.0.0.1:{port}", "--replace", "--cluster", "shared")
+    return port, ("ingest", "./w.yaml", *listen, "--output", "new", "--json")
+
+
+def test_a_taken_port_leaves_the_data_that_would_be_replaced(node, stored):
+    port, words = stored
+    with socket.create_server(("127.0.0.1", port)):
+        done = loadframe(*words, "--wait", "1m")
+    assert (done.returncode, f"cannot listen at 127.0.0.1:{port}" in done.stderr) == (2, True), done.stderr
+    assert node.count("ads") == 2
+
+
+def test_data_is_not_replaced_if_no_sender_connects(node, stored):
+    port, words = stored
+    done = loadframe(*words, "--wait", "500ms")
+    assert done.returncode == 2, done.stderr
+    assert f"no line arrived at 127.0.0.1:{port} within 0.5 s" in " ".join(done.stderr.split())
+    assert node.count("ads") == 2
+
+
+def test_daily_collections_are_not_replaced_if_no_sender_connects(node, folder):
+    (folder / "e.ndjson").write_bytes(lines(bid(1), bid(2)))
+    assert result("ingest", "adbids", "e.ndjson", "--cluster", "shared", "--output", "old")["documents"] == 2
+    listen = ("--listen", f"127.0.0.1:{free_port()}", "--wait", "500ms", "--replace")
+    done = loadframe("ingest", "adbids", *listen, "--cluster", "shared", "--output", "new")
+    assert (done.returncode, "no line arrived at" in done.stderr) == (2, True), done.stderr
+    assert len(ids(node)) == 2
+
+
+def test_data_is_not_replaced_if_an_interrupt_ends_the_wait_for_a_sender(node, stored, folder):
+    _, words = stored
+    with Running(*words, "--wait", "10m", folder=folder) as command:
+        command.wait_for("waiting for a sender to ads")
+        status, _ = command.send(signal.SIGINT)
+    assert status == 130, command.stderr
+    assert node.count("ads") == 2
+
+
+def test_data_is_replaced_once_a_sender_connects_and_lines_sent_meanwhile_are_stored(node, stored, folder):
+    port, words = stored
+    with Running(*words, "--wait", "1m", "--idle", "2s", folder=folder) as command:
+        command.wait_for("waiting for a sender to ads")
+        with connected(port) as early, connected(port) as empty:
+            early.sendall(lines(*map(bid, range(10, 60))))
+            # This end is the sign that the load can begin.
+            empty.shutdown(socket.SHUT_WR)
+            assert empty.recv(1) == b""
+            assert node.count("ads") in range(51)
+            assert not {"b1", "b2"} & ids(node)
+            early.sendall(lines(*map(bid, range(60, 70))))
+        assert command.process.wait(120) == 0, command.stderr
+    came = json.loads((folder / "stdout.txt").read_text())
+    assert (came["lines"], came["indexed"], came["documents"], came["left_over"]) == (60, 60, 60, 0)
+
+
 def flood(port):
     """Send bids until the other side closes the connection."""
     try:
@@ -189,8 +252,8 @@ def test_the_verdict_is_printed_after_the_counts(tmp_path):
 
 
 def hits(node, source="true"):
-    node.count("ads-*")  # which refreshes
-    with urllib.request.urlopen(f"http://{node.addresses[0]}/ads-*/_search?size=10000&_source={source}") as answer:
+    node.count("ads*")  # which refreshes
+    with urllib.request.urlopen(f"http://{node.addresses[0]}/ads*/_search?size=10000&_source={source}") as answer:
         return json.load(answer)["hits"]["hits"]
 
 

@@ -4,12 +4,11 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from commands import PATIENCE, Running, loadframe, open_folder
+from commands import PATIENCE, Running, connected, loadframe, open_folder
 from loadframe.record import Run
 
 GENERATOR = Path(__file__).parents[2] / "examples" / "adbids_generator.py"
@@ -44,17 +43,6 @@ def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
-
-
-def connected(port):
-    """Return a connection to the port, which opens a moment after the command reports it."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
 
 
 def written(port, wait="60s"):

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use loadframe_engine::ingest::{self, Preview};
+use loadframe_engine::ingest::{self, HeldPort, Preview};
 use loadframe_engine::pacing::profile::Profile;
 use loadframe_engine::pacing::schedule::Stride;
 use loadframe_engine::plan::{Level, PlanError};
 use loadframe_engine::util::calendar;
 use loadframe_engine::workload::event::generate::{GeneratorOptions, generator};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde_json::Map;
 
@@ -68,4 +69,18 @@ pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyRes
         Preview::DeadLetter(reason) => ("dead letter", reason),
     };
     Ok(previews.into_iter().map(outcome).collect())
+}
+
+/// A port opened before its phase. It closes with this object, unless a phase has taken it over.
+#[pyclass(name = "HeldPort", frozen)]
+pub struct PyHeldPort(#[expect(dead_code, reason = "closes the port when dropped")] HeldPort);
+
+/// Open the port `listen` (JSON of a plan), and wait up to `seconds` until a sender connects.
+/// The next phase with that address takes the port and its connections over. Raises PlanRefused if the port cannot be
+/// opened or no sender connects in time; ValueError for a negative or infinite number.
+#[pyfunction]
+pub fn hold_port(py: Python<'_>, listen: &str, seconds: f64) -> PyResult<PyHeldPort> {
+    let listen = serde_json::from_str(listen).map_err(|e| super::refused(PlanError::new(e.to_string())))?;
+    let patience = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    py.detach(|| HeldPort::open(&listen, patience)).map(PyHeldPort).map_err(super::refused)
 }

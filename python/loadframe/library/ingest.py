@@ -28,7 +28,7 @@ from loadframe.library.progress import Callback, listener_of
 from loadframe.library.reports import Answer
 from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
-from loadframe.load import Closing, Generator
+from loadframe.load import Closing, Generator, hold_port
 from loadframe.record import Run as RecordedRun
 from loadframe.report.run.terminal import print_verdict
 from loadframe.report.run_status import ingest_pace_text
@@ -195,8 +195,9 @@ class Ingest:
     def carry_out(self, listener: Listener) -> IngestResult:
         """Start or attach to the cluster, record the run, count the documents in the store, and return the result.
 
-        Unless `reuse`, creates the collections and prepares data first. An interrupt ends the source; accepted events
-        are then sent for up to 60 s. An interrupt before the ingesting phase has a record is raised.
+        Unless `reuse`, creates the collections and prepares data first. If a source waits for its first line, existing
+        data is dropped only once a sender has connected. An interrupt ends the source; accepted events are then sent
+        for up to 60 s. An interrupt before the ingesting phase has a record is raised.
         """
         with self._started(listener) as live:
             exists = not isinstance(self.cluster, ClusterSpec)
@@ -206,10 +207,22 @@ class Ingest:
             if exists:
                 check_load(phases, live.store.driver, live.target(), self.generator, live.size)
             session = Session(live, resolved, seed=secrets.randbits(32), generator=self.generator, listener=listener)
-            if not self.reuse:
-                session.create_collections(replace=self.replace or not exists, confirm=self.confirm)
+            waiting = {name: source for name, source in fed.sources.items() if "wait" in source}
+            ports: list[object] = []
+
+            def await_sender(dropped: DroppedData) -> None:
+                """Ask for confirmation of a drop, then wait for a sender at each port that waits for a first line."""
+                if self.confirm:
+                    self.confirm(dropped)
+                for name, source in waiting.items():
+                    listener.step(f"waiting for a sender to {name} at {source['listen']['address']}")
+                    ports.append(hold_port(fed.name, source))
+
             closing = Closing(PATIENCE, lambda: listener.remark(_CLOSING))
             try:
+                if not self.reuse:
+                    confirm = await_sender if waiting else self.confirm
+                    session.create_collections(replace=self.replace or not exists, confirm=confirm)
                 session.record(
                     self.path.parent, self.path.name, phases, Labels(), keep_interrupted=True, closing=closing
                 )
@@ -218,6 +231,8 @@ class Ingest:
                     raise
                 # The result counts unsent events as left over.
                 interrupts.answer()
+            finally:
+                ports.clear()
             stored = documents(fed, live)
         run = RecordedRun(self.path)
         last = run.summary.phases[-1]

@@ -427,6 +427,16 @@ def _unrecorded(why: str) -> GeneratorFailed:
     )
 
 
+def hold_port(phase: str, source: Mapping[str, Any]) -> object:
+    """Open the port of a source that waits, and return it once a sender has connected; the phase takes it over.
+
+    The port closes with the returned object if no phase has taken it over. BadInput if the port cannot be opened, or if
+    no sender connects within the source's `wait`. Interruptible, as `_ask`.
+    """
+    listen, wait = json.dumps(source["listen"]), source["wait"]
+    return _ask({"phase": phase}, lambda _: _engine.hold_port(listen, wait))
+
+
 def validate_plan(plan: Mapping[str, Any]) -> None:
     """Raise BadInput if the engine would refuse the plan, for example for a malformed corpus or operation.
 

@@ -1,11 +1,12 @@
 //! Lines received over TCP. The reader threads share the connections.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
@@ -35,6 +36,48 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Poll interval while waiting for the first line.
 const FIRST: Duration = Duration::from_millis(5);
+
+/// A listener, and the connections accepted so far.
+type Opened = (TcpListener, Vec<std::net::TcpStream>);
+
+/// Ports opened before their phase, by the address in the plan.
+static HELD: Mutex<BTreeMap<String, Opened>> = Mutex::new(BTreeMap::new());
+
+/// A port opened before its phase, which takes it over. Without a phase, dropping it closes the port.
+#[derive(Debug)]
+pub struct HeldPort(String);
+
+impl HeldPort {
+    /// Opens a port and blocks until a sender connects, without reading or closing the connection. Fails if the port
+    /// cannot be opened, or if no sender connects within `patience`.
+    pub fn open(listen: &Listen, patience: Duration) -> Result<Self, PlanError> {
+        let mut port = Port::open(listen, 0)?;
+        let end = Instant::now() + patience;
+        while port.early.is_empty() {
+            if Instant::now() >= end {
+                return Err(port.no_line(patience));
+            }
+            std::thread::sleep(FIRST);
+            port.accept_early();
+        }
+        if let Some(listener) = port.listener.take() {
+            held().insert(listen.address.clone(), (listener, port.early));
+        }
+        Ok(Self(listen.address.clone()))
+    }
+}
+
+impl Drop for HeldPort {
+    /// Closes the port, unless a phase has taken it over.
+    fn drop(&mut self) {
+        held().remove(&self.0);
+    }
+}
+
+/// Returns the ports held open, locked.
+fn held() -> MutexGuard<'static, BTreeMap<String, Opened>> {
+    HELD.lock().expect("no thread panics while it holds the lock")
+}
 
 /// An open port, until the reader threads take their parts.
 pub struct Port {
@@ -94,15 +137,19 @@ fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
 }
 
 impl Port {
-    /// Opens the port for `threads` reader threads; accepts nothing yet. Refuses an address that cannot be used, and
-    /// unusable TLS files.
+    /// Opens the port for `threads` reader threads, or takes it over if it is held open; accepts nothing yet. Refuses an
+    /// address that cannot be used, and unusable TLS files.
     pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
         let tls = tls(listen)?;
         let cannot = |error: std::io::Error| {
             let cause = "give another address, or end the process that uses it";
             PlanError::new(format!("cannot listen on {}: {error}: {cause}", listen.address))
         };
-        let listener = TcpListener::bind(&listen.address).map_err(cannot)?;
+        let open = held().remove(&listen.address);
+        let (listener, early) = match open {
+            Some(open) => open,
+            None => (TcpListener::bind(&listen.address).map_err(cannot)?, Vec::new()),
+        };
         listener.set_nonblocking(true).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let (senders, receivers) = (0..threads).map(|_| unbounded_channel()).unzip();
@@ -110,7 +157,7 @@ impl Port {
         Ok(Self {
             address,
             listener: Some(listener),
-            early: Vec::new(),
+            early,
             tls,
             senders,
             receivers: receivers.into_iter().map(Some).collect(),
@@ -124,24 +171,35 @@ impl Port {
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {
-            // An accept error concerns one connection; later ones may succeed.
-            while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
-                if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
-                    self.early.push(stream);
-                }
-            }
-            // Drop connections that closed without sending a line.
-            self.early.retain(|stream| !matches!(stream.peek(&mut [0]), Ok(0)));
+            self.accept_early();
+            self.early.retain(may_send);
             if self.early.iter().any(|stream| stream.peek(&mut [0]).is_ok()) {
                 return Ok(());
             }
             if Instant::now() >= end {
-                let (address, seconds) = (self.address, patience.as_secs_f64());
-                let cause = "send lines to it, for example with nc, or increase wait";
-                return Err(PlanError::new(format!("no line arrived at {address} within {seconds} s: {cause}")));
+                return Err(self.no_line(patience));
             }
             std::thread::sleep(FIRST);
         }
+    }
+
+    /// Accepts the connections that wait; closes those above the limit.
+    fn accept_early(&mut self) {
+        // Closed connections must not count.
+        self.early.retain(may_send);
+        // An accept error concerns one connection; later ones may succeed.
+        while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
+            if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
+                self.early.push(stream);
+            }
+        }
+    }
+
+    /// Returns the error for a port at which no line arrived within `patience`.
+    fn no_line(&self, patience: Duration) -> PlanError {
+        let (address, seconds) = (self.address, patience.as_secs_f64());
+        let cause = "send lines to it, for example with nc, or increase wait";
+        PlanError::new(format!("no line arrived at {address} within {seconds} s: {cause}"))
     }
 
     /// Distributes the connections accepted so far to the reader threads; returns their number.
@@ -163,6 +221,11 @@ impl Port {
         let connections = self.receivers[number].take().expect("each thread takes its part once");
         PortReader { accepts, connections, limit: self.limit.clone(), tls: self.tls.clone() }
     }
+}
+
+/// Returns whether a connection has lines, or may still get some: it was not closed without a line.
+fn may_send(stream: &std::net::TcpStream) -> bool {
+    !matches!(stream.peek(&mut [0]), Ok(0))
 }
 
 /// Queues the lines of a thread's connections, until the queue closes or no line arrives for the plan's idle time.

@@ -38,6 +38,7 @@ use chunk::{Chunk, InFlightBatch};
 use dead_letters::{Bundle, DeadLetters, Reason, Refusal};
 pub use disposition::{Disposition, dispositions};
 use line::{EventFields, Reader};
+pub use listen::HeldPort;
 use listen::Port;
 use probes::Probes;
 use queue::Queue;
