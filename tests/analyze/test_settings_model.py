@@ -1,6 +1,7 @@
 """Effects and shares of variation against textbooks' answers, and simulations with known truth."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,3 +252,40 @@ def test_a_level_without_runs_has_no_figure_and_the_others_keep_theirs():
     terms, contrasts = undetermined([(0, 0), (0, 1), (2, 0), (2, 1)] * 2, [1, 2, 4, 5] * 2, levels=(3, 2))
     assert terms == [(0,), (1,)]
     assert contrasts == {((0,), (2,)): 3, ((1,), (1,)): 1}
+
+
+def split_plot(rows, response, blocks):
+    """Return runs of a design whose first factor is hard to change: a cluster for each block and level."""
+    plots = [(block, row[0]) for block, row in zip(blocks, rows, strict=True)]
+    return data(rows, response, blocks=blocks, plots=plots, hard=[True] + [False] * (len(rows[0]) - 1))
+
+
+@pytest.mark.parametrize("missing", [[(block, 1, 1) for block in range(5)], [(0, 0, 0), (3, 1, 0), (3, 0, 1)]])
+def test_missing_runs_do_not_shift_the_effect_of_a_hard_factor(missing):
+    """The second factor doubles the response; without correction, its runs that are left decide on the first."""
+    runs = [(block, *row) for block in range(6) for row in CORNERS if (block, *row) not in missing]
+    rows, blocks = [row for _, *row in runs], [block for block, *_ in runs]
+    exact = fit_model(split_plot(rows, [0.1 * block + np.log(2) * b for block, _, b in runs], blocks))
+    assert values(exact) == {(0,): 0, (1,): 0.6931, (0, 1): 0}
+    random, covered = np.random.default_rng(11), []
+    for _ in range(200):
+        luck = 0.03 * random.standard_normal((6, 2))
+        response = [luck[block, a] + np.log(2) * b + 0.05 * random.standard_normal() for block, a, b in runs]
+        (hard,) = [one for one in fit_model(split_plot(rows, response, blocks)).contrasts if one.term == (0,)]
+        covered.append(abs(hard.value) <= hard.half_width)
+    assert 0.91 <= np.mean(covered) <= 0.99
+
+
+def test_a_hard_factor_alone_does_not_include_the_effects_of_the_others():
+    """Singles: only the cluster at the default has runs at other levels of the easy factors."""
+    rows = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)] * 3
+    blocks = [block for block in range(3) for _ in range(4)]
+    given = split_plot(rows, [0.2 * a + 0.5 * b - 0.3 * c for a, b, c in rows], blocks)
+    assert values(fit_model(replace(given, alone=True))) == {(0,): 0.2, (1,): 0.5, (2,): -0.3}
+
+
+def test_a_hard_factor_is_apart_from_an_easy_one_that_differs_between_clusters_only():
+    rows = [(0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1)] * 3
+    blocks = [block for block in range(3) for _ in range(4)]
+    model = fit_model(split_plot(rows, [0.2 * a + 0.5 * c for a, _, c in rows], blocks))
+    assert values(model) == {(2,): 0.5}, "the effect of the first factor may be that of the second"

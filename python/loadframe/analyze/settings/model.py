@@ -213,11 +213,9 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
     number = len(dict.fromkeys(data.plots))
     lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
     if whole and easy and number < len(data.rows):
-        plots = numbered(data.plots)
-        lower = _stratum(data.response, {term: columns[term] for term in easy}, plots, len(data.rows), lenth)
-        means = _project(data.response - lower.fitted, plots)
-        upper = _stratum(means, {term: columns[term] for term in whole}, blocks, number, lenth)
-        strata = [upper, lower]
+        within = {term: columns[term] for term in easy}
+        lower = _stratum(data.response, within, numbered(data.plots), len(data.rows), lenth)
+        strata = [_between(data, lower, within, {term: columns[term] for term in whole}, lenth), lower]
     else:
         strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
@@ -330,15 +328,38 @@ class _Stratum:
     squares: Mapping[Term, float]
     #: The residual sum of squares.
     rest: float
-    fitted: Array
+    #: The part of the covariance of beta that comes from a lower stratum, and its degrees of freedom.
+    carried: Array
+    carried_freedom: int = 0
     #: Whether Lenth's method may judge the terms without degrees of freedom.
     lenth: bool = False
 
+    def errors(self, place: slice) -> tuple[Array, float]:
+        """Return the covariance of these coefficients and its degrees of freedom.
 
-def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
+        Those of a sum of two variances follow Satterthwaite, "An approximate distribution of estimates of variance
+        components" (Biometrics Bulletin 2, 1946).
+        """
+        direct, carried = self.variance * self.inverse[place, place], self.carried[place, place]
+        sizes = float(np.trace(direct)), float(np.trace(carried))
+        if not self.freedom or not sizes[1]:
+            return direct, self.freedom
+        parts = sizes[0] ** 2 / self.freedom + sizes[1] ** 2 / self.carried_freedom
+        return direct + carried, sum(sizes) ** 2 / parts
+
+
+def _stratum(
+    response: Array,
+    columns: Mapping[Term, Array],
+    nuisance: Labels,
+    units: int,
+    lenth: bool,
+    carried: Array | None = None,
+) -> _Stratum:
     """Return the fit of terms to `response` after projecting out `nuisance`, the block or cluster number of each run.
 
     `columns` are those of each term, `units` is the number of independent values, `lenth` allows Lenth's method.
+    `carried` is the part of the covariance of the responses that comes from a lower stratum.
     """
     slices: dict[Term, slice] = {}
     start = 0
@@ -367,7 +388,9 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
-    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, matrix @ beta, lenth)
+    estimator = inverse @ matrix.T
+    more = np.zeros_like(inverse) if carried is None else estimator @ carried @ estimator.T
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, more, lenth=lenth)
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
@@ -381,9 +404,42 @@ def _is_apart(determined: Array, place: slice) -> bool:
 
 def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
     """Return the stratum of a design without estimable terms: all variation within `nuisance` is residual."""
-    fitted = np.zeros(len(response))
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
-    return _Stratum({}, np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
+    none = np.zeros((0, 0))
+    return _Stratum({}, np.zeros(0), none, none, 0.0, 0, {}, rest, none)
+
+
+def _between(
+    data: Data, lower: _Stratum, within: Mapping[Term, Array], columns: Mapping[Term, Array], lenth: bool
+) -> _Stratum:
+    """Return the fit of the terms of hard factors, with these columns, to the means of plots.
+
+    `lower` is the fit of the other terms within plots, and `within` are their columns. Plots with other runs, for
+    example because some are missing, have other means without any effect of a hard factor. Their means are therefore
+    reduced by the prediction of `lower`, and its error is added. Sums of coefficients that `lower` does not determine
+    are estimated from the means.
+    """
+    plots, blocks = numbered(data.plots), numbered(data.blocks)
+    means, parts = _project(data.response, plots), _project(np.column_stack(list(within.values())), plots)
+    first = np.unique(plots, return_index=True)[1]
+    whole = np.column_stack(list(columns.values()))
+    if np.allclose((whole - _project(whole, blocks)).T @ parts, 0.0, atol=_TINY):
+        return _stratum(means, columns, blocks, len(first), lenth)
+    hidden = parts - parts @ lower.determined
+    if not np.allclose(hidden, 0.0, atol=_TINY):
+        columns = {**columns, (): hidden}
+    # One value per plot, in the unit of a sum of squares over runs.
+    scale = math.sqrt(len(plots) / len(first))
+    parts = scale * parts[first]
+    upper = _stratum(
+        scale * means[first] - parts @ lower.beta,
+        {term: scale * column[first] for term, column in columns.items()},
+        blocks[first],
+        len(first),
+        lenth,
+        parts @ (lower.variance * lower.inverse) @ parts.T,
+    )
+    return replace(upper, carried_freedom=lower.freedom, freedom=upper.freedom if lower.freedom else 0)
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
@@ -398,8 +454,10 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
         width = round(float(np.trace(stratum.determined[place, place])))
         p = None
         if stratum.freedom:
-            ratio = squares / width / stratum.variance if stratum.variance else np.inf
-            p = float(special.fdtrc(width, stratum.freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
+            covariance, freedom = stratum.errors(place)
+            beta = stratum.beta[place]
+            ratio = float(beta @ np.linalg.pinv(covariance) @ beta) / width if covariance.any() else np.inf
+            p = float(special.fdtrc(width, freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
         elif lenth:
             spread, freedom = lenth
             t = abs(float(stratum.beta[place.start])) / spread if spread else np.inf
@@ -429,7 +487,7 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
     contrasts = []
     named: dict[tuple[int, ...], Array]
     for term, place in stratum.slices.items():
-        beta, covariance = stratum.beta[place], stratum.variance * stratum.inverse[place, place]
+        beta, (covariance, freedom) = stratum.beta[place], stratum.errors(place)
         if len(term) == 1:
             named = {(level,): np.eye(len(beta))[level - 1] + balanced for level in range(1, levels[term[0]])}
         elif len(term) == 2 and len(beta) == 1:
@@ -442,7 +500,7 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
                 continue
             half = np.inf
             if stratum.freedom:
-                half = half_width(float(np.sqrt(weight @ covariance @ weight)), stratum.freedom)
+                half = half_width(float(np.sqrt(weight @ covariance @ weight)), freedom)
             elif lenth:
                 half = half_width(lenth[0] * float(np.abs(weight).sum()), lenth[1])
             contrasts.append(Contrast(term, chosen, float(weight @ beta), half))
