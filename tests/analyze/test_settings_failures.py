@@ -136,7 +136,7 @@ def test_reports_state_bounded_and_unknown_effects():
 @pytest.mark.parametrize("objective", ["throughput", "p99"])
 def test_a_failed_run_opens_the_bad_end_in_every_measure(objective):
     random = np.random.default_rng(8)
-    runs = experiment(random, lambda cache, threads, deviation: cache == 1 and threads == 4, noise=0.01)
+    runs = experiment(random, lambda *run: run[:2] == (1, 4) and run[2] < 0.005, noise=0.01)
     (result,) = analyse({**DESCRIPTION, "objective": objective}, runs, costs=False)
     cache = effect(result, CACHE)
     assert (cache.low_open, cache.high_open) == ((True, False) if objective == "throughput" else (False, True))
@@ -171,3 +171,19 @@ def test_runs_in_which_a_setting_overloaded_the_store_are_not_left_out(code):
     folder = RecordedExperiment(Path("e"), {"kind": "settings"}, tuple(runs))
     assert (len(folder.used), len(folder.faulty)) == (24, 5)
     assert loss("p99", runs[1], "look") == pytest.approx(np.log(5.0))
+
+
+def test_a_combination_that_always_fails_makes_the_effects_that_its_interaction_includes_unknown():
+    """The cache is slower by a tenth at the default, but its effect with more threads is unknown."""
+    random = np.random.default_rng(12)
+    logs = {(0, 2): 0.0, (1, 2): -0.1, (0, 4): -1.0, (1, 4): 0.0}
+    runs = experiment(random, lambda cache, threads, deviation: (cache, threads) == (1, 4), noise=0.01)
+    for run in runs:
+        rate = run.phase("look").throughput * np.exp(logs[run.treatment["cache"], run.treatment["threads"]])
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = run.run.summary.verdict
+        run.run.__dict__["summary"] = summary(phase("look", {"read": figures}), verdict=verdict)
+    (result,) = analyse(DESCRIPTION, runs, costs=False)
+    for term in (CACHE, THREADS, (0, 1)):
+        assert effect_text(effect(result, term)) == "unknown"
+        assert not result.responses[0].claimed(term)

@@ -262,7 +262,8 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     """Return the fit of data without the last `failed` runs, which open the intervals of effects on which they bear.
 
     In these runs the store failed, and their response is ignored. `higher` says whether more is better. A term is
-    significant only if the bounded end of an effect excludes 0. Effects that only failed runs determine are unknown.
+    significant only if the bounded end of an effect excludes 0. Effects are unknown that only failed runs determine, or
+    on which failed runs bear inside an interaction that the others cannot estimate.
     """
     if not failed:
         return fit_model(data)
@@ -277,6 +278,10 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     model = fit_model(survivors)
     terms = estimable_terms(survivors.rows, data.levels, balanced=model.balanced)
     low_open, high_open = _opened(data, number, terms, higher=higher)
+    # The interaction may explain the values of such a term, whatever the failed runs would have been.
+    lost = {term for term in estimable_terms(data.rows, data.levels, balanced=model.balanced) if term not in terms}
+    hidden = {key for key in low_open | high_open if any(set(key[0]) < set(term) for term in lost)}
+    low_open, high_open = low_open | hidden, high_open | hidden
     known = {(one.term, one.levels): one for one in model.contrasts}
     contrasts = [replace(one, low_open=key in low_open, high_open=key in high_open) for key, one in known.items()]
     whole = fit_model(data)
