@@ -10,6 +10,7 @@ from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.settings import CONFIRM
 from loadframe.analyze.settings.analysis import analyse
+from loadframe.analyze.settings.model import Data, fit_with_failures
 from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import GeneratorFigures
@@ -187,3 +188,30 @@ def test_a_combination_that_always_fails_makes_the_effects_that_its_interaction_
     for term in (CACHE, THREADS, (0, 1)):
         assert effect_text(effect(result, term)) == "unknown"
         assert not result.responses[0].claimed(term)
+
+
+def test_survivors_of_one_of_five_equal_levels_do_not_claim_the_setting():
+    """The slowest 60 % of the runs at the last level fail; the F test of all levels claims 8 %."""
+    random = np.random.default_rng(13)
+    rows = np.tile(np.arange(5)[:, np.newaxis], (10, 1))
+    claims, trials = 0, 400
+    for _ in range(trials):
+        logs = 0.05 * random.standard_normal(50)
+        last = np.flatnonzero(rows[:, 0] == 4)
+        failed = last[np.argsort(logs[last])[:6]]
+        order = np.concatenate([np.setdiff1d(np.arange(50), failed), failed])
+        blocks = (order // 5).tolist()
+        given = Data(rows[order], logs[order], blocks, order.tolist(), [5], [False])
+        model = fit_with_failures(given, 6, higher=True)
+        (fit,) = model.terms
+        claims += fit.p < 0.05
+        assert [one.low_open for one in model.contrasts] == [False, False, False, True]
+    assert claims <= 0.05 * trials
+
+
+def test_an_effect_between_levels_without_failures_is_claimed_beside_a_level_with_failures():
+    random = np.random.default_rng(14)
+    rows = np.array([(level,) for _ in range(6) for level in (0, 1, 2)])
+    logs = 0.5 * (rows[:, 0] == 1) + 0.02 * random.standard_normal(18)
+    (fit,) = fit_with_failures(Data(rows, logs, [0] * 18, range(18), [3], [False]), 1, higher=True).terms
+    assert fit.p < 1e-6

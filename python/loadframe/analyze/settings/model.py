@@ -143,13 +143,14 @@ class Contrast:
     """The difference of one level from the default, or the interaction of two two-level factors.
 
     In the unit of the response, with its 95 % interval, which is unbounded if the variance of runs is unknown. Failed
-    runs open an end of the interval.
+    runs open an end of the interval. `p` is that of no effect without failed runs, or None if it cannot be computed.
     """
 
     term: Term
     levels: tuple[int, ...]
     value: float
     half_width: float
+    p: float | None = None
     low_open: bool = False
     high_open: bool = False
 
@@ -160,10 +161,14 @@ class Contrast:
         return Estimate(ratio.value, 0.0 if self.low_open else ratio.low, math.inf if self.high_open else ratio.high)
 
     @property
+    def may_differ(self) -> bool:
+        """Whether the end of the interval next to no effect is bounded."""
+        return not (self.low_open if self.value > 0 else self.high_open)
+
+    @property
     def excludes_none(self) -> bool:
-        """Whether an end of the interval shows that there is an effect; an unknown variance does not matter."""
-        half = self.half_width if math.isfinite(self.half_width) else 0.0
-        return (self.value > half and not self.low_open) or (self.value < -half and not self.high_open)
+        """Whether an end of the interval shows that there is an effect; not if the variance of runs is unknown."""
+        return self.may_differ and abs(self.value) > self.half_width
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,14 +291,26 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     contrasts = [replace(one, low_open=key in low_open, high_open=key in high_open) for key, one in known.items()]
     whole = fit_model(data)
     contrasts += [
-        Contrast(one.term, one.levels, 0.0, math.inf, low_open=True, high_open=True)
+        replace(one, value=0.0, half_width=math.inf, p=None, low_open=True, high_open=True)
         for one in whole.contrasts
         if (one.term, one.levels) not in known
     ]
-    clear = {one.term for one in contrasts if one.excludes_none}
-    fits = {fit.term: fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms}
+    fits = {fit.term: _judged(fit, [one for one in contrasts if one.term == fit.term]) for fit in model.terms}
     unknown = [replace(fit, share=0.0, p=None if fit.p is None else 1.0) for fit in whole.terms if fit.term not in fits]
     return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts))
+
+
+def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:
+    """Return a term with the p that these contrasts of it leave if failed runs open intervals.
+
+    The F test of all contrasts includes the open ones, so p is the smallest of those with a bounded end, times their
+    number (Bonferroni). It is 1 for terms without contrasts.
+    """
+    if fit.p is None or (contrasts and not any(one.low_open or one.high_open for one in contrasts)):
+        return fit
+    bounded = [one for one in contrasts if not (one.low_open and one.high_open)]
+    judged = [one.p for one in bounded if one.p is not None and one.may_differ]
+    return replace(fit, p=min([1.0, *(len(bounded) * p for p in judged)]))
 
 
 def _opened(data: Data, number: int, terms: Sequence[Term], *, higher: bool) -> tuple[set[Named], set[Named]]:
@@ -503,12 +520,14 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
         for chosen, weight in named.items():
             if not np.allclose(weight @ within, weight, atol=_TINY):
                 continue
-            half = np.inf
-            if stratum.freedom:
-                half = half_width(float(np.sqrt(weight @ covariance @ weight)), freedom)
-            elif lenth:
-                half = half_width(lenth[0] * float(np.abs(weight).sum()), lenth[1])
-            contrasts.append(Contrast(term, chosen, float(weight @ beta), half))
+            value, half, p = float(weight @ beta), np.inf, None
+            if stratum.freedom or lenth:
+                error = float(np.sqrt(weight @ covariance @ weight))
+                if not stratum.freedom and lenth:
+                    error, freedom = lenth[0] * float(np.abs(weight).sum()), lenth[1]
+                half = half_width(error, freedom)
+                p = 2 * float(special.stdtr(freedom, -abs(value) / error)) if error else float(abs(value) < _TINY)
+            contrasts.append(Contrast(term, chosen, value, half, p))
     return contrasts
 
 
