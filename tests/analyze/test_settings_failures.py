@@ -8,9 +8,10 @@ import pytest
 
 from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.figures import Stretch
 from loadframe.analyze.settings import CONFIRM
 from loadframe.analyze.settings.analysis import analyse
-from loadframe.analyze.settings.model import Data, fit_with_failures
+from loadframe.analyze.settings.model import Data, fit_with_failures, widened
 from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import GeneratorFigures
@@ -215,3 +216,15 @@ def test_an_effect_between_levels_without_failures_is_claimed_beside_a_level_wit
     logs = 0.5 * (rows[:, 0] == 1) + 0.02 * random.standard_normal(18)
     (fit,) = fit_with_failures(Data(rows, logs, [0] * 18, range(18), [3], [False]), 1, higher=True).terms
     assert fit.p < 1e-6
+
+
+def test_bounds_of_values_do_not_close_an_end_that_failures_hide():
+    """Level 2 seems better, but failed runs may be slower; level 1 differs by less than the bounds."""
+    random = np.random.default_rng(15)
+    rows = np.array([(level,) for _ in range(6) for level in (0, 1, 2)])
+    logs = np.array([0.0, 0.1, 0.5])[rows[:, 0]] + 0.005 * random.standard_normal(18)
+    model = fit_with_failures(Data(rows, logs, [0] * 18, range(18), [3], [False]), 1, higher=True)
+    assert model.terms[0].p < 0.01
+    wide = widened(model, Stretch(1.0, 1.2))
+    assert [(one.low_open, one.value > one.half_width) for one in wide.contrasts] == [(False, False), (True, True)]
+    assert wide.terms[0].p == 1.0

@@ -241,24 +241,15 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     """Return a model of logarithms with effects widened by the bounds of the values.
 
     A main effect is a difference of two means, and each mean may be off by the bounds. An interaction is a difference
-    of such differences. A term whose effects may all be 0 gets p = 1. Of an interval without limits (no repetitions),
-    only the bounds count.
+    of such differences. A term whose effects may all be 0 gets p = 1.
     """
     if bounds.is_exact:
         return model
     log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
-
-    def more(one: Contrast) -> float:
-        """Return the half-width, on the log scale, that the bounds add to a contrast."""
-        return float(log_range * 2 ** (len(one.term) - 1))
-
-    # Without repetitions intervals are unbounded, so Lenth's p decides.
-    clear = {
-        one.term
-        for one in model.contrasts
-        if abs(one.value) > more(one) + (one.half_width if math.isfinite(one.half_width) else 0.0)
-    }
-    contrasts = tuple(replace(one, half_width=one.half_width + more(one)) for one in model.contrasts)
+    contrasts = tuple(
+        replace(one, half_width=one.half_width + log_range * 2 ** (len(one.term) - 1)) for one in model.contrasts
+    )
+    clear = {one.term for one in contrasts if one.excludes_none}
     terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
     return replace(model, contrasts=contrasts, terms=terms)
 
