@@ -228,3 +228,20 @@ def test_bounds_of_values_do_not_close_an_end_that_failures_hide():
     wide = widened(model, Stretch(1.0, 1.2))
     assert [(one.low_open, one.value > one.half_width) for one in wide.contrasts] == [(False, False), (True, True)]
     assert wide.terms[0].p == 1.0
+
+
+def test_the_answer_names_an_effect_that_excludes_none():
+    """Level 2 of the cache seems better most, but its runs fail; the answer names level 1."""
+    random = np.random.default_rng(16)
+    runs = []
+    for block, cache in itertools.product(range(1, 7), (0, 1, 2)):
+        rate = 100 * np.exp(0.3 * cache + 0.01 * random.standard_normal())
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = invalid(*(["node_lost"] if cache == 2 and block == 1 else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict))
+        runs.append(RecordedRun(f"b{block}-{cache}", block, {"cache": cache}, made))
+    factors = {"cache": [0, 1, 2]}
+    (result,) = analyse({**DESCRIPTION, "factors": factors}, runs, costs=False)
+    first, _ = lead(result, factors)
+    assert first.startswith("Settings that change throughput of look: cache (ratio 1.3")
+    assert first.endswith(", 1 instead of 0).")

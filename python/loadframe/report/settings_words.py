@@ -102,7 +102,8 @@ def shrinkage_text(result: SettingsAt) -> str:
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
     """Return a sentence on the significant effects on one response, or why no effect is shown.
 
-    It lists the four settings or interactions with the largest shares of the variation. `levels` is as in `level_text`.
+    It lists the four settings or interactions with the largest shares of the variation. Failed runs may change these
+    shares, so it omits them then. `levels` is as in `level_text`.
     """
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
@@ -125,15 +126,14 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
         return f"No setting changes {measure} by more than the run-to-run variance."
     parts = []
     for fit in claimed[:_LISTED]:
-        largest = max(
-            (contrast for contrast in model.contrasts if contrast.term == fit.term),
-            key=lambda contrast: abs(contrast.value),
-            default=None,
-        )
-        size = f"; ratio {effect_text(largest)}, {level_text(result, largest, levels)}" if largest else ""
+        effects = [one for one in model.contrasts if one.term == fit.term and one.excludes_none]
+        largest = max(effects, key=lambda contrast: abs(contrast.value), default=None)
+        figures = [] if result.failed else [f"{format_share(fit.share)} of the variation"]
+        if largest:
+            figures.append(f"ratio {effect_text(largest)}, {level_text(result, largest, levels)}")
         others = aliases_text(result, response, fit.term)
         name = f"{term_text(result, fit.term)}{f' (or {others})' if others else ''}"
-        parts.append(f"{name} ({format_share(fit.share)} of the variation{size})")
+        parts.append(f"{name} ({'; '.join(figures)})" if figures else name)
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
     return f"Settings that change {measure}: {', '.join(parts)}{more}."
 
