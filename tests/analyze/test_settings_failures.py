@@ -10,11 +10,12 @@ from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.settings import CONFIRM
-from loadframe.analyze.settings.analysis import analyse
+from loadframe.analyze.settings.analysis import Settings, analyse
 from loadframe.analyze.settings.model import Data, fit_with_failures, widened
 from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import GeneratorFigures
+from loadframe.report.kinds.settings import settings_document
 from loadframe.report.settings_words import effect_text, lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
@@ -54,6 +55,12 @@ def chance_decides(cache, threads, deviation):
 def effect(result, term):
     (contrast,) = [contrast for contrast in result.responses[0].model.contrasts if contrast.term == term]
     return contrast
+
+
+def document(result):
+    """Return a result as JSON has it."""
+    folder = RecordedExperiment(Path("e"), {"experiment": "e", "kind": "settings", "scheme": "full"}, ())
+    return settings_document(Settings(folder, (result,)))["results"][0]
 
 
 def survivors_gain(runs):
@@ -99,6 +106,8 @@ def test_a_setting_at_which_the_store_always_fails_has_an_unknown_effect():
     (result,) = analyse(DESCRIPTION, runs, costs=False)
     assert effect_text(effect(result, CACHE)) == "unknown"
     assert not result.responses[0].claimed(CACHE)
+    ratios = {tuple(one["factors"]): one["ratio"] for one in document(result)["responses"][0]["effects"]}
+    assert ratios["cache",]["value"] is None
     assert effect(result, THREADS).ratio.low <= np.exp(0.5) <= effect(result, THREADS).ratio.high
     assert lead(result, FACTORS)
 

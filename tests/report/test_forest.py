@@ -184,3 +184,15 @@ def test_short_intervals_are_drawn_over_the_marks_that_would_hide_them():
     (drawing,) = re.findall(r'data-group="runs">(.*?)</g>', draw(bars))
     first, *_, last = re.findall(r'<line[^>]*stroke="(#\w+)"|<(circle)', drawing)
     assert (first[0], last[0]) == ("#0072B2", INK)
+
+
+def test_an_unknown_effect_has_a_dotted_line_over_the_whole_axis_and_no_mark():
+    figure = drawn(effect(0.8, 0.9, 1.1), effect(0.0, math.nan, math.inf))
+    assert [label for _, label in figure.panels[0].y.ticks] == ["effect 0.9", "effect nan"]
+    assert [(list(trace.x), list(trace.y)) for trace in figure.traces if trace.legend] == [([0.9], [0.0])]
+    (line,) = [trace for trace in figure.traces if trace.line and trace.line.dash == "dot"]
+    ends = [at for at in line.x if at is not None]
+    assert (min(ends), max(ends)) == figure.x.range
+    assert set(line.y) == {-1.0, None}
+    assert "nan" not in draw(figure).lower().replace("effect nan", "")
+    assert drawn(effect(0.0, math.nan, math.inf)) is None

@@ -156,9 +156,10 @@ class Contrast:
 
     @property
     def ratio(self) -> Estimate:
-        """The effect as a ratio to the default, with its interval."""
+        """The effect as a ratio to the default, with its interval; not a number if both ends are open."""
         ratio = on_log_scale(math.exp(self.value), self.half_width)
-        return Estimate(ratio.value, 0.0 if self.low_open else ratio.low, math.inf if self.high_open else ratio.high)
+        value = math.nan if self.low_open and self.high_open else ratio.value
+        return Estimate(value, 0.0 if self.low_open else ratio.low, math.inf if self.high_open else ratio.high)
 
     @property
     def may_differ(self) -> bool:

@@ -53,12 +53,13 @@ def forest(
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
-    the plot's identifier, `title` the title of the axis. Ratios that are not positive and finite are left out.
+    the plot's identifier, `title` the title of the axis. A ratio that is not a number has a line without a mark. Other
+    ratios that are not positive and finite are left out.
     """
-    shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
-    if not shown:
+    shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf or math.isnan(effect.ratio.value)]
+    values = [1.0, *(effect.ratio.value for effect in shown if not math.isnan(effect.ratio.value))]
+    if len(values) == 1:
         return None
-    values = [1.0, *(effect.ratio.value for effect in shown)]
     least, most = min(values) / _BEYOND, max(values) * _BEYOND
     ends = [end for effect in shown for end in (effect.ratio.low, effect.ratio.high) if least <= end <= most]
     low, high = min(*values, *ends), max(*values, *ends)
@@ -71,13 +72,14 @@ def forest(
     for index, outcome in enumerate(outcomes):
         mark = marks[outcome] if marks else Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)], 9)
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
+        marked = [(y, effect) for y, effect in rows if not math.isnan(effect.ratio.value)]
         traces.append(
             Trace(
-                numbers([effect.ratio.value for _, effect in rows]),
-                numbers([y for y, _ in rows]),
+                numbers([effect.ratio.value for _, effect in marked]),
+                numbers([y for y, _ in marked]),
                 outcome,
                 mark=mark,
-                texts=[effect.text for _, effect in rows],
+                texts=[effect.text for _, effect in marked],
             )
         )
         # Over the marks, which would hide short intervals.
@@ -108,6 +110,8 @@ def _intervals(
     arrows: dict[tuple[str, bool], list[tuple[float, Effect]]] = {}
     for y, effect in rows:
         value, low, high = effect.ratio.value, effect.ratio.low, effect.ratio.high
+        if math.isnan(value):
+            value = 1.0
         if not low < high:
             continue
         for left, end, edge in ((True, low, limits[0]), (False, high, limits[1])):
