@@ -107,7 +107,7 @@ def test_a_setting_at_which_the_store_always_fails_has_an_unknown_effect():
     assert effect_text(effect(result, CACHE)) == "unknown"
     assert not result.responses[0].claimed(CACHE)
     ratios = {tuple(one["factors"]): one["ratio"] for one in document(result)["responses"][0]["effects"]}
-    assert ratios["cache",]["value"] is None
+    assert ratios["cache",] == {"value": None, "low": None, "high": None}
     assert effect(result, THREADS).ratio.low <= np.exp(0.5) <= effect(result, THREADS).ratio.high
     assert lead(result, FACTORS)
 
@@ -142,6 +142,9 @@ def test_reports_state_bounded_and_unknown_effects():
     ratios = {standing.combination: standing.ratio for standing in result.standings}
     failing = [ratios[number] for number in result.failed]
     assert all(ratio.low == 0.0 for ratio in failing)
+    content = document(result)
+    assert all(one["ratio"]["low"] is None for one in content["ranking"] if one["failed_runs"])
+    assert any(one["ratio"]["low"] is not None for one in content["ranking"])
 
 
 @pytest.mark.parametrize("objective", ["throughput", "p99"])

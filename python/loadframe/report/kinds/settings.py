@@ -433,7 +433,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
                 "levels": levels[standing.combination],
                 "runs": standing.runs,
                 "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
-                "ratio": standing.ratio.as_dict(),
+                "ratio": result.objective.interval(standing.ratio, of_ratio=True),
                 "ratio_measured": standing.measured,
                 "probability_better": standing.better,
                 "cpu_cost": result.costs.get(standing.combination),
@@ -473,7 +473,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
             {
                 "factors": [result.factors[index] for index in contrast.term],
                 "levels": list(contrast.levels),
-                "ratio": contrast.ratio.as_dict(),
+                "ratio": response.measure.interval(contrast.ratio, of_ratio=True),
             }
             for contrast in model.contrasts
         ],
