@@ -91,7 +91,7 @@ def gate_groups(
             "the runs have neither a baseline nor bounds",
             remedy=f"give {names} or {written('bound')}, or the folder of an experiment that compares two variants",
         )
-    for kind in kinds:
+    for kind in kinds if variants or earlier else ():
         least = thresholds.least_of(kind)
         if least >= 1 and (kind in RATES or kind == "errors"):
             raise BadInput(
