@@ -53,6 +53,7 @@ CALLS = {
     "report results/nodes": lambda: opened("nodes").report().as_dict(),
     "report results/capacity": lambda: loadframe.capacity("results/capacity").as_dict(),
     "report results/strong results/weak": lambda: opened("strong").report(beside=opened("weak")).as_dict(),
+    "report results/weak results/strong": lambda: opened("weak").report(beside="results/strong").as_dict(),
     "report results/tail --format queries": lambda: text_of("tail", "queries"),
     "report results/tail --format query-results": lambda: text_of("tail", "query-results"),
     "report results/nodes --export x --format csv": lambda: opened("nodes").export("x", formats="csv").as_dict(),

@@ -1,13 +1,18 @@
 """The recording of a killed process becomes a failed run."""
 
+from unittest.mock import Mock
+
 import pytest
 from recordings import manifest, write_phase
 
 from commands import within
 from loadframe.experiment.runner.recover_run import recover_runs
+from loadframe.library.actions import convert
 from loadframe.library.experiment import open as opened
+from loadframe.library.reports import export_report, send_records
 from loadframe.record import Run, RunWriter
 from loadframe.record.unfinished import LOCK_FILE, partial_name
+from loadframe.store.search import SearchStore
 
 PACING = {"closed": {"clients": 4, "think_time": 0.0}}
 
@@ -82,8 +87,30 @@ def test_a_report_on_a_killed_run_keeps_it(killed):
     assert "The run failed: the process that recorded the run was killed in phase range" in output
 
 
-def test_opening_a_killed_run_keeps_it(killed):
-    assert opened(killed / "r1").status == "failed"
+#: Accepts records.
+CLUSTER = Mock(store=Mock(spec=SearchStore, **{"write_documents.return_value": 7}))
+#: Calls and options of the command that read the run at a path, and may write a file; truthy if they succeed.
+READERS = {
+    "open": lambda path, folder: opened(path).status,
+    "convert": lambda path, folder: convert(path, "markdown").text,
+    "export": lambda path, folder: export_report(path, folder, ["csv"]).files,
+    "send_records": lambda path, folder: send_records(path, "i", "rally", lambda: CLUSTER),
+    **{
+        words: lambda path, folder, words=words: within("report", path, *words.split(), folder)[0] == 0
+        for words in ("--format jsonl --output", "--format queries --output", "--format csv --export")
+    },
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_reading_a_killed_run_keeps_it(killed, tmp_path_factory, reader):
+    assert READERS[reader](killed / "r1", tmp_path_factory.mktemp("out") / "it")
+    assert Run(killed / "r1").summary.status == "failed"
+
+
+def test_queries_of_a_killed_run_are_written_to_its_folder(killed):
+    assert within("report", killed / "r1", "--format", "queries")[0] == 0
+    assert (killed / "r1" / "queries.json").exists()
 
 
 def test_a_run_that_lives_or_had_not_begun_is_left_alone(tmp_path):

@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 
 from commands import within
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.library.actions import convert
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
@@ -372,6 +373,26 @@ def test_the_configuration_of_otava_replaces_no_other_file(experiment, tmp_path)
     before = other.read_text()
     status, _, said = within("report", experiment, "--format", "otava", "--output", other)
     assert (status, "would replace the table" in said, other.read_text()) == (2, True, before), said
+
+
+def test_the_table_of_otava_is_named_if_its_configuration_cannot_be_written(experiment, tmp_path):
+    (tmp_path / "nodes.yaml").mkdir()
+    status, _, said = within("report", experiment, "--format", "otava", "--output", tmp_path / "nodes.csv")
+    assert (status, f"the table {tmp_path / 'nodes.csv'} is written" in " ".join(said.split())) == (2, True), said
+
+
+@pytest.mark.parametrize("name", ["queries", "query-results", "statistics"])
+def test_formats_of_the_only_run_of_an_experiment_are_written_to_its_folder(tmp_path, name):
+    path = write_experiment(
+        tmp_path / "e", Truth(seconds=2, watched={"search_active": (7.0, 7.0)}), nodes=(1,), clients=(1,), repetitions=1
+    )
+    (run,) = (path / "runs").iterdir()
+    before = set(path.iterdir())
+    status, _, said = within("report", path, "--format", name)
+    assert status == 0, said
+    assert set(path.iterdir()) == before
+    assert len([*run.glob(f"{name}.*")]) == 1
+    assert convert(path, name).text
 
 
 def test_errors_for_otava_include_dropped_and_unanswered_requests():

@@ -5,8 +5,9 @@ Rally, OpenSearch Benchmark, YCSB and k6 do, or for Otava, HdrHistogram, JUnit a
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -36,9 +37,17 @@ Examples:
   loadframe report results/nyc_taxis-20260102-030405 --format rally --output race.json
   loadframe report results/nyc_taxis-20260102-030405 --format osb --into benchmark-metrics-2026-01 --hosts metrics:9200
 """
-#: Formats of one run's requests or statistics, those of other tools, and all.
-_OF_RUN, _OTHER = get_args(OfRun), get_args(OtherTool)
-_FORMATS = ("html", *_OF_RUN, *get_args(ExportFormat), *_OTHER)
+#: Formats of one run's requests or statistics, and those of other tools.
+_OF_RUN: Mapping[str, OfRun] = {word: word for word in get_args(OfRun)}
+_CONVERTED: Mapping[str, OfRun | OtherTool] = {**_OF_RUN, **{word: word for word in get_args(OtherTool)}}
+#: Formats with metrics records.
+_RECORDS: Mapping[str, RecordsOf] = {word: word for word in get_args(RecordsOf)}
+#: Exported formats by the words of --format; html is the default.
+_EXPORTED: Mapping[str, tuple[ExportFormat, ...]] = {
+    "html": USUAL_EXPORT,
+    **{word: (word,) for word in get_args(ExportFormat)},
+}
+_FORMATS = tuple(dict.fromkeys((*_EXPORTED, *_CONVERTED)))
 
 
 @app.command(epilog=_EXAMPLES)
@@ -109,36 +118,32 @@ def report(
     formats = _formats(format_)
     first = formats[0]
 
-    # This import takes half a second. Help and usage errors do not need it.
-    from loadframe.library.reports import (
-        default_file,
-        export_report,
-        require_usable,
-        send_records,
-        strong_weak_report,
-    )
-
     attach = access.existing(context.params, loads=False)
     if into is not None or attach:
-        if into is None or not attach or first not in get_args(RecordsOf) or other or output or export:
+        if into is None or not attach or first not in _RECORDS or other or output or export:
             raise BadInput(
                 "--into requires --hosts, and --format rally or osb, without --output",
                 remedy="write --format rally --into INDEX --hosts HOST:9200",
             )
-        sent = send_records(path, into, first, attach)
+        # These imports take half a second. Help and usage errors do not need them.
+        from loadframe.library.reports import send_records
+
+        sent = send_records(path, into, _RECORDS[first], attach)
         if as_json:
             print_json(sent)
         else:
             tell(f"{counted(sent['records'], 'record')} in {into}, race {sent['race']}")
         return
-    if bounds and (other is not None or first in (*_OF_RUN, *_OTHER)):
+    if bounds and (other is not None or first in _CONVERTED):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
     if export is not None:
-        if other is not None or output is not None or set(formats) & {*_OF_RUN, *_OTHER}:
+        if other is not None or output is not None or not _EXPORTED.keys() >= set(formats):
             raise BadInput(
                 "--export takes one run or experiment and has no --output", remedy="name its folder with --export only"
             )
-        chosen = [it for word in formats for it in (USUAL_EXPORT if word == "html" else (word,))]
+        from loadframe.library.reports import export_report, require_usable
+
+        chosen = [it for word in formats for it in _EXPORTED[word]]
         exported = export_report(path, export, list(dict.fromkeys(chosen)), bounds)
         if as_json:
             print_json(exported.as_dict())
@@ -149,22 +154,26 @@ def report(
         return
     if len(formats) > 1:
         raise BadInput("--format takes one format without --export", remedy="add --export FOLDER, or name one format")
-    if first not in ("html", *_OF_RUN, *_OTHER):
+    if first not in ("html", *_CONVERTED):
         raise BadInput(f"--format {first} requires --export", remedy="add --export FOLDER")
     if other is not None:
         if first != "html":
             raise BadInput(f"--format {first} requires one run", remedy="name one run, or leave --format out")
+        from loadframe.library.reports import default_file, strong_weak_report
+
         target = output or default_file(path, "strong-and-weak.html")
         _show(strong_weak_report(path, other), target, as_json=as_json)
     elif first == "html":
         write_report(path, output=output, as_json=as_json, bands=bounds)
     else:
-        _convert(path, first, output, as_json=as_json)
+        _convert(path, _CONVERTED[first], output, as_json=as_json)
+    from loadframe.library.reports import require_usable
+
     for folder in (path, *([other] if other else [])) if strict or first == "html" else ():
         require_usable(folder, strict=strict)
 
 
-def _formats(text: str) -> tuple[Any, ...]:
+def _formats(text: str) -> tuple[str, ...]:
     """Return the formats in a comma-separated list, each once, in their order. BadInput for an unknown one."""
     from loadframe.yamlfile import did_you_mean
 
@@ -188,15 +197,16 @@ def _bounds(text: str | None) -> tuple[float, ...]:
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
 
-def _convert(path: Path, form: Any, output: Path | None, *, as_json: bool) -> None:
+def _convert(path: Path, form: OfRun | OtherTool, output: Path | None, *, as_json: bool) -> None:
     """Write a run, or runs, in the format `form` to `output`, by default into the run's folder or standard output.
 
     With `as_json`, also print the requests of a run.
     """
-    from loadframe.library.reports import converted, default_file
+    from loadframe.library.reports import converted, default_file, only_run
 
-    if form in _OF_RUN:
-        output = output or default_file(path, "statistics.csv" if form == "statistics" else f"{form}.json")
+    if output is None and form in _OF_RUN:
+        folder = only_run(path, _OF_RUN[form])
+        output = default_file(folder, "statistics.csv" if form == "statistics" else f"{form}.json")
     result = converted(path, form)
     if result.left_out:
         why = "failed, invalid, limited by the generator, or with other operations"

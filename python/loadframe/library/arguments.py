@@ -17,6 +17,7 @@ from loadframe.yamlfile import did_you_mean
 _EMPTY = inspect.Parameter.empty
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Word = TypeVar("_Word", bound=str)
 
 #: Maximum length of a value in a message.
 _SHOWN = 60
@@ -34,7 +35,7 @@ _NAMES: dict[Any, str] = {
 }
 
 
-def listed(words: str | Iterable[str]) -> list[str]:
+def listed(words: _Word | Iterable[_Word]) -> list[_Word]:
     """Return words as a list; a text is one word."""
     return [words] if isinstance(words, str) else list(words)
 
@@ -165,7 +166,7 @@ def _read(value: Any, hint: Any) -> Any:
         return _read_container(value, kind, inner)
     if kind in (Any, object) or (kind not in _CONTAINERS and _is(value, kind)):
         return value if kind not in (int, float) else int(value) if isinstance(value, Integral) else float(value)
-    raise _Mismatch(value, [_NAMES.get(kind) or f"a {kind.__name__}"])
+    raise _Mismatch(value, [_NAMES.get(kind) or f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"])
 
 
 _CONTAINERS = (tuple, Sequence, Iterable, Mapping)

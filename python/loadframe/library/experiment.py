@@ -23,7 +23,7 @@ from loadframe.library.reports import (
     export_report,
     not_recorded,
     read_report,
-    recovered,
+    recover,
     strong_weak_report,
 )
 from loadframe.library.run import EVENT_COLUMNS, Run, histograms_table, operations_table, percentiles_table
@@ -354,16 +354,19 @@ class Experiment:
         return Table(name, content)
 
     @checked
-    def report(self, *, bands: Sequence[Positive] = (), beside: "Experiment | None" = None) -> Report:
+    def report(
+        self, *, bands: Sequence[Positive] = (), beside: "str | os.PathLike[str] | Experiment | None" = None
+    ) -> Report:
         """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s.
 
-        `beside` is a second scale experiment: the report shows a strong and a weak scaling curve side by side.
+        `beside` is a second scale experiment or its folder: the report shows a strong and a weak scaling curve side by
+        side.
         """
         if beside is None:
             return read_report(self.path, bands)
         if bands:
             raise BadInput("bands and beside contradict each other", remedy="give one of them")
-        return strong_weak_report(self.path, beside.path)
+        return strong_weak_report(self.path, _folder_of(beside))
 
     @checked
     def export(
@@ -436,6 +439,12 @@ def _run_row(run: DesignedRun) -> dict[str, Any]:
 
 
 @checked
+def _folder_of(beside: str | os.PathLike[str] | Experiment) -> Path:
+    """Return the folder of a recorded experiment; BadInput, which names `beside`, for a run."""
+    return beside.path if isinstance(beside, Experiment) else Path(beside)
+
+
+@checked
 def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the name is `loadframe.open`
     """Open the folder of a run or an experiment. BadInput if it is neither, or is damaged.
 
@@ -446,7 +455,8 @@ def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the 
     >>> loadframe.open("results/nodes")
     <Experiment simulated: scale, 4 of 4 runs valid>
     """
-    folder = recovered(Path(path))
+    folder = Path(path)
+    recover(folder)
     if (folder / EXPERIMENT_FILE).is_file():
         return Experiment._opened(folder)
     if folder.is_dir() and not (folder / MANIFEST_FILE).is_file():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from loadframe.base.errors import BadInput, before_start
 from loadframe.base.units import parse_duration, parse_rate
+from loadframe.report import PlotFormat, TableFormat
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
@@ -23,7 +24,7 @@ OfRun = Literal["query-results", "queries", "statistics"]
 RecordsOf = Literal["rally", "osb"]
 OtherTool = Literal[RecordsOf, "ycsb", "k6", "otava", "hdr", "jsonl", "junit", "markdown"]
 #: Formats of exported plots and tables, and the usual ones.
-ExportFormat = Literal["pdf", "svg", "png", "csv", "latex"]
+ExportFormat = Literal[PlotFormat, TableFormat]
 USUAL_EXPORT: tuple[ExportFormat, ...] = ("svg", "csv", "latex")
 
 

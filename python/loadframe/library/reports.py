@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
 from loadframe.analyze.percentiles import check_bounds
@@ -13,7 +13,7 @@ from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted
 from loadframe.library.arguments import checked
-from loadframe.library.options import OfRun, OtherTool, RecordsOf
+from loadframe.library.options import ExportFormat, OfRun, OtherTool, RecordsOf
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG
 from loadframe.record.schema import MANIFEST_FILE, MEMBERS, SAMPLES_FILE
@@ -164,8 +164,16 @@ class Exported(Answer):
         return self._files
 
 
+class SentRecords(TypedDict):
+    """Metrics records that were written: the index, their number, and the identifier of the race."""
+
+    index: str
+    records: int
+    race: str
+
+
 class Converted:
-    """Runs in a format of another tool.
+    """Runs in a format of another tool, or a run's queries, query results or statistics.
 
     >>> converted = loadframe.convert("results/nodes", "otava")
     >>> converted.left_out
@@ -190,7 +198,7 @@ class Converted:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write the file, for Otava also its configuration beside it, and return both.
+        """Write the file and return its path in a list; for Otava also its configuration beside it, and both paths.
 
         Replaces existing files. BadInput if that fails, or if the configuration would replace a file of another kind.
         """
@@ -200,23 +208,42 @@ class Converted:
         from loadframe.report.formats.otava import config, config_file
 
         settings = config_file(target)
-        return [save_file(self.text, target), save_file(config(self._runs, target), settings)]
+        table = save_file(self.text, target)
+        try:
+            return [table, save_file(config(self._runs, target), settings)]
+        except BadInput as error:
+            raise BadInput(
+                f"{error.what}; the table {table} is written", where=error.where, remedy=error.remedy
+            ) from error
 
     def __repr__(self) -> str:
         return f"<Converted: {counted(len(self.text.splitlines()), 'line')}>"
 
 
 def converted(path: Path, to: OfRun | OtherTool) -> Converted:
-    """Return the run or runs at a path in another format.
+    """Return the run or runs at a path in another format. If the run was killed, its records are recovered first.
 
     BadInput if there is no run, a run is damaged, or the format holds only one and there are several.
     """
-    from loadframe.report.formats import formatted, otava, runs_at
+    from loadframe.report.formats import formatted, otava, runs_for
 
+    recover(path)
+    runs = runs_for(path, to)
     if to == "statistics":
-        return Converted(_statistics(Run(path)))
-    runs = runs_at(path) if to == "otava" else ()
-    return Converted(formatted(path, to), otava.omitted(runs), runs)
+        return Converted(_statistics(runs[0]))
+    text = formatted(runs, to)
+    return Converted(text, otava.omitted(runs), runs) if to == "otava" else Converted(text)
+
+
+def only_run(path: Path, to: OfRun) -> Path:
+    """Return the folder of the only run at a path. If it was killed, its records are recovered first.
+
+    BadInput, which names the format, if there is no run, or if there are several.
+    """
+    from loadframe.report.formats import runs_for
+
+    recover(path)
+    return runs_for(path, to)[0].path
 
 
 def _statistics(run: Run) -> str:
@@ -233,10 +260,11 @@ def _statistics(run: Run) -> str:
     return statistics(run, [Column(figure.title, figure.metric, rate=figure.total) for figure in figures])
 
 
-def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cluster]") -> dict[str, Any]:
+def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cluster]") -> SentRecords:
     """Write the metrics records of a run to an index of a cluster; return their number and the race's identifier.
 
-    BadInput if the store is not a search engine, if the run is damaged, or for a name that no index can have.
+    If the run was killed, its records are recovered first. BadInput if the store is not a search engine, if the run is
+    damaged, or for a name that no index can have. StoreFailed if the store refuses a record.
     """
     from loadframe.report.formats.rally import mapping, race_id, records, require_index
     from loadframe.store.search import SearchStore
@@ -245,21 +273,26 @@ def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cl
     cluster = attach()
     if not isinstance(cluster.store, SearchStore):
         raise BadInput(
-            f"--into cannot write to {cluster.store.kind}", remedy="give an Elasticsearch or OpenSearch cluster"
+            f"metrics records cannot be written to {cluster.store.kind}",
+            remedy="give an Elasticsearch or OpenSearch cluster",
         )
+    recover(path)
     run = Run(path)
     run.require_whole()
     count = cluster.store.write_documents(cluster.addresses, index, mapping(to), records(run, to))
     return {"index": index, "records": count, "race": race_id(run)}
 
 
-def export_report(path: Path, folder: Path, formats: Sequence[str], bands: Sequence[float] = ()) -> Exported:
+def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], bands: Sequence[float] = ()) -> Exported:
     """Write plots and tables of the report on a run or an experiment to `folder`, in these formats.
 
-    `bands` are the upper bounds of latency buckets, s. BadInput if the folder cannot be written, or for PDF and PNG
-    without the package that writes them.
+    If the run was killed, its records are recovered first. `bands` are the upper bounds of latency buckets, s. BadInput
+    without formats, if the folder cannot be written, or for PDF and PNG without the package that writes them.
     """
+    if not formats:
+        raise BadInput("formats is empty", remedy="name a format such as svg or csv, or leave formats out")
     check_bounds(bands)
+    recover(path)
     from loadframe.analyze.percentiles import percentiles_of
     from loadframe.report.export import export
     from loadframe.report.run_status import standing_of, trust
@@ -287,14 +320,13 @@ def strong_weak_report(first: Path, second: Path) -> Report:
     return Report(strong_weak_page(pair), pair.as_dict(), lambda console: print_strong_weak(pair, console))
 
 
-def recovered(path: Path) -> Path:
-    """Return the path of a run or an experiment. If a run of this name was killed, recover its records first."""
+def recover(path: Path) -> None:
+    """If nothing is at a path, and a run of this name was killed, recover its records."""
     if not path.exists():
         from loadframe.experiment.runner.recover_run import recover_runs
 
         # A killed run left its records under another name.
         recover_runs(path.parent, lambda run: run == path.name)
-    return path
 
 
 def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
@@ -304,7 +336,7 @@ def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
     ascending.
     """
     check_bounds(bands)
-    recovered(path)
+    recover(path)
     if (path / EXPERIMENT_FILE).is_file():
         from loadframe.report import kinds
 

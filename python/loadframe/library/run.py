@@ -13,7 +13,7 @@ from loadframe.analyze.percentiles import percentiles_of
 from loadframe.library.arguments import Positive, Seconds, checked, listed
 from loadframe.library.options import USUAL_EXPORT, Access, ExportFormat, RecordsOf, attachment
 from loadframe.library.plots import RunPlots
-from loadframe.library.reports import Exported, Report, export_report, run_report, send_records
+from loadframe.library.reports import Exported, Report, SentRecords, export_report, run_report, send_records
 from loadframe.library.tables import Table, cell, table_of
 from loadframe.library.times import Times, buckets, selected
 from loadframe.record import Run as RecordedRun
@@ -199,8 +199,13 @@ class Run:
         to: RecordsOf = "rally",
         store: str = "opensearch",
         **access: Unpack[Access],
-    ) -> dict[str, Any]:
-        """Write metrics records of Rally or OpenSearch Benchmark to an index; return what `report --into` prints."""
+    ) -> SentRecords:
+        """Write metrics records of Rally or OpenSearch Benchmark to an index of the search engine at `hosts`.
+
+        `store` is its kind. The index is created if it does not exist. Returns the index, the number of `records` and
+        the identifier of the `race`. BadInput for another store, an invalid name or a damaged run; StoreFailed if the
+        store refuses a record.
+        """
         attach = attachment(store, hosts, access, lambda _: None, loads=False)
         assert attach
         return send_records(self.path, index, to, attach)

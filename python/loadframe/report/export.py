@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import printable
 from loadframe.record import Manifest
+from loadframe.report import PlotFormat
 from loadframe.report.csv_table import base_value, csv_table
 from loadframe.report.page import Page
 from loadframe.report.plot import SMALL, Figure
 from loadframe.report.plot.draw import draw
 from loadframe.report.tables import Cell, Table
 
-#: Formats of plots, and of tables.
-PLOTS, TABLES = ("pdf", "svg", "png"), ("csv", "latex")
+PLOTS: tuple[PlotFormat, ...] = get_args(PlotFormat)
 #: Widths in pixels (96 per inch) of one and two columns of a page: those of LaTeX's article with two columns (229.5 and
 #: 469.75 pt), which are narrower than a journal's.
 _COLUMNS = {"1col": 304, "2col": 623}

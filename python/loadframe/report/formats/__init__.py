@@ -65,18 +65,23 @@ def runs_at(path: Path) -> list[Run]:
     return sorted(runs, key=lambda run: (run.manifest.started or "", run.path.name))
 
 
-def formatted(path: Path, name: str) -> str:
-    """Return the text of the run or runs at a path in the format `name`, a key of `FORMATS`.
+def runs_for(path: Path, name: str) -> list[Run]:
+    """Return the run or runs at a path, as `runs_at`, for the format `name`: a key of `FORMATS`, or `statistics`.
 
-    BadInput if there is no run, a run is damaged, or the format holds only one and there are several.
+    BadInput, too, if the format holds only one run and there are several.
     """
-    chosen, runs = FORMATS[name], runs_at(path)
-    if len(runs) > 1 and not chosen.several:
+    runs = runs_at(path)
+    if len(runs) > 1 and not (name in FORMATS and FORMATS[name].several):
         raise BadInput(
-            f"--format {name} holds one run, and this folder has {len(runs)}",
+            f"the format {name} holds one run, and this folder has {len(runs)}",
             where=str(path),
             remedy=f"name one of them, such as {runs[0].path}",
         )
+    return runs
+
+
+def formatted(runs: Sequence[Run], name: str) -> str:
+    """Return the text of runs in the format `name`, a key of `FORMATS`. BadInput if a run is damaged."""
     for run in runs:
         run.require_whole()
-    return chosen.write(runs)
+    return FORMATS[name].write(runs)

@@ -56,7 +56,7 @@ def config_file(table: Path) -> Path:
         raise BadInput(
             "Otava's configuration has the suffix .yaml and would replace the table",
             where=str(table),
-            remedy="name a file such as runs.csv with --output",
+            remedy="name a file such as runs.csv",
         )
     try:
         with file.open(encoding="utf-8", errors="replace") as existing:
@@ -68,7 +68,7 @@ def config_file(table: Path) -> Path:
         raise BadInput(
             "Otava's configuration would replace this file, which is not a configuration of Otava",
             where=str(file),
-            remedy="give another name with --output",
+            remedy="give another name",
         )
     return file
 

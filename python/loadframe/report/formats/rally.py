@@ -335,7 +335,7 @@ def require_index(name: str) -> None:
     size = len(name.encode(errors="replace"))
     if size > 255 or not re.fullmatch(r"(?!\.{1,2}$|[-_+])[^\s\\/*?\"<>|,#:%\ud800-\udfff]+", name):
         raise BadInput(
-            f"--into {name!r:.80} cannot be the name of an index",
+            f"{name!r:.80} cannot be the name of an index",
             remedy="give a name of lower-case letters, digits and hyphens, such as benchmark-metrics-2026-01",
         )
 
