@@ -17,9 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,27 @@ ENTRIES = 3
 
 @dataclass(frozen=True)
 class Stage:
-    """Result of one test command: failed tests, and an error that a second run cannot repair."""
+    """Result of one test command: failed tests, and an error that a second run cannot repair.
+
+    `alone` has the modules of tests that a session left out because they run alone.
+    """
 
     failed: tuple[str, ...] = ()
     fatal: str | None = None
+    alone: tuple[str, ...] = ()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """In a worker of pytest-xdist, report left out tests to its controller. `-p suite` registers this function."""
+    output = getattr(items[0].config, "workeroutput", None) if items else None
+    if output is not None:
+        output.setdefault("alone", []).extend(modules_alone(items))
+
+
+def modules_alone(items: Iterable[pytest.Item]) -> list[str]:
+    """Return the modules of tests with the mark `alone`, without trials."""
+    chosen = [item for item in items if item.get_closest_marker("alone") and not item.get_closest_marker("trial")]
+    return [item.nodeid.partition("::")[0] for item in chosen]
 
 
 class Outcomes:
@@ -77,6 +94,7 @@ class Outcomes:
         self.passed: set[str] = set()
         self.failed: dict[str, None] = {}
         self.uncollected = 0
+        self.alone: set[str] = set()
 
     def interrupt(self) -> None:
         """Name the tests that run, and end the session as Ctrl-C does; end the process if it goes on."""
@@ -105,6 +123,14 @@ class Outcomes:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         self.collected.update(ids)
 
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self.alone.update(modules_alone(items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        # A crashed worker has no output; the others collect the same tests.
+        self.alone.update(getattr(node, "workeroutput", {}).get("alone", ()))
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self.uncollected += report.failed
 
@@ -126,6 +152,7 @@ class Outcomes:
             "collected": len(self.collected),
             "failed": list(self.failed),
             "passed": sorted(self.passed - self.failed.keys()),
+            "alone": sorted(self.alone),
             "unfinished": sorted(self.collected - self.finished),
         }
         self.file.write_text(json.dumps(outcomes))
@@ -140,20 +167,36 @@ def run_pytest(arguments: Sequence[str], cwd: Path = ROOT) -> tuple[Stage, set[s
         if not file.exists():
             return Stage(fatal=f"pytest ended with status {status} before its session finished"), set()
         outcomes: dict[str, Any] = json.loads(file.read_text())
-    failed, passed = tuple(outcomes["failed"]), set(outcomes["passed"])
+    return replace(_stage(status, outcomes), alone=tuple(outcomes["alone"])), set(outcomes["passed"])
+
+
+def _stage(status: int, outcomes: Mapping[str, Any]) -> Stage:
+    """Return the result of a pytest session that ended with an exit status and wrote these outcomes."""
+    failed = tuple(outcomes["failed"])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or status != outcomes["exit"]:
         names = {int(code): code.name.lower().replace("_", " ") for code in pytest.ExitCode}
-        return Stage(failed, f"pytest ended with status {status} ({names.get(status, 'killed or crashed')})"), passed
+        return Stage(failed, f"pytest ended with status {status} ({names.get(status, 'killed or crashed')})")
     if outcomes["uncollected"]:
-        return Stage(failed, f"pytest could not collect {outcomes['uncollected']} modules"), passed
+        return Stage(failed, f"pytest could not collect {outcomes['uncollected']} modules")
     if not outcomes["collected"]:
-        return Stage(failed, "pytest ran no tests"), passed
+        return Stage(failed, "pytest ran no tests")
     if outcomes["unfinished"]:
         some = ", ".join(outcomes["unfinished"][:3])
-        return Stage(failed, f"{len(outcomes['unfinished'])} collected tests did not report a result: {some}"), passed
+        return Stage(failed, f"{len(outcomes['unfinished'])} collected tests did not report a result: {some}")
     if bool(failed) != (status == pytest.ExitCode.TESTS_FAILED):
-        return Stage(failed, f"pytest ended with status {status}, but {len(failed)} tests failed"), passed
-    return Stage(failed), passed
+        return Stage(failed, f"pytest ended with status {status}, but {len(failed)} tests failed")
+    return Stage(failed)
+
+
+def run_beside(workers: str, cwd: Path = ROOT) -> tuple[Stage, set[str]]:
+    """Run the tests that may run beside other work; return as `run_pytest`."""
+    return run_pytest(["-n", workers, "--dist", "loadscope", "-m", "not alone and not trial"], cwd)
+
+
+def run_alone(beside: Stage, cwd: Path = ROOT) -> tuple[Stage, set[str]]:
+    """Run the tests that the session `beside` left out, which measure time; return as `run_pytest`."""
+    # The other modules would take a quarter of a minute to import.
+    return run_pytest(["-m", "alone and not trial", *beside.alone], cwd)
 
 
 def run_cargo(cwd: Path = ROOT) -> Stage:
@@ -271,7 +314,9 @@ def record(names: Iterable[str], file: Path) -> dict[str, int]:
 def main(arguments: Sequence[str]) -> int:
     """Run the suite, or one pytest session of it with `--outcomes FILE`."""
     if arguments[:1] == ["--outcomes"]:
-        return int(pytest.main([*arguments[3:]], plugins=[Outcomes(Path(arguments[1]), float(arguments[2]))]))
+        return int(
+            pytest.main(["-p", "suite", *arguments[3:]], plugins=[Outcomes(Path(arguments[1]), float(arguments[2]))])
+        )
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)
@@ -282,17 +327,15 @@ def main(arguments: Sequence[str]) -> int:
         pool.submit(_printed, [sys.executable, str(ROOT / "tests" / "quick_java.py")], ROOT)
         lints, rust = pool.submit(run_lints, "lint-python"), pool.submit(run_rust)
         try:
-            beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone and not trial"])
+            beside, _ = run_beside(options.workers)
         except KeyboardInterrupt:
             # The pool waits for its threads, and they for these.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in _COMMANDS:
                 _kill(process)
             raise
-    # The pool has ended, so that these tests measure time without other work beside them. The other modules would take
-    # a quarter of a minute to import.
-    modules = [str(path) for path in (ROOT / "tests").rglob("test_*.py") if "mark.alone" in path.read_text()]
-    alone, _ = run_pytest(["-m", "alone and not trial", *sorted(modules)])
+    # The pool has ended, so that these tests measure time without other work beside them.
+    alone, _ = run_alone(beside)
     return conclude([beside, alone, lints.result()], rust.result())
 
 

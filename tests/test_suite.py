@@ -107,6 +107,24 @@ def test_a_crashed_worker_is_a_failed_test_and_loses_no_other(project: Path) -> 
     assert (status, stage) == (0, Stage(("test_it.py::test_once",)))
 
 
+def test_tests_that_run_alone_run_in_the_second_session_however_they_are_marked(project: Path) -> None:
+    (project / "marks.py").write_text("import pytest\ntimed = pytest.mark.alone\n")
+    (project / "conftest.py").write_text(
+        "import pytest\ndef pytest_collection_modifyitems(items):\n"
+        " [item.add_marker('alone') for item in items if item.name == 'test_by_conftest']\n"
+    )
+    (project / "test_it.py").write_text(
+        "import pytest\nfrom marks import timed\n@timed\ndef test_by_import(): pass\ndef test_beside(): pass\n"
+        "@timed\n@pytest.mark.trial\ndef test_trial(): pass\n"
+    )
+    (project / "test_other.py").write_text("def test_by_conftest(): pass\n")
+    (project / "test_more.py").write_text("def test_more(): pass\n")
+    beside, passed = suite.run_beside("2", project)
+    assert passed == {"test_it.py::test_beside", "test_more.py::test_more"}
+    assert beside == Stage(alone=("test_it.py", "test_other.py"))
+    assert suite.run_alone(beside, project)[1] == {"test_it.py::test_by_import", "test_other.py::test_by_conftest"}
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
 def test_a_suite_past_its_time_limit_fails_and_names_the_running_test(
     project: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
