@@ -3,10 +3,14 @@
 In each experiment, a full factorial of two settings is run several times. The first setting has the stated true effect
 on throughput. With it, the store fails in the slowest share of the runs. The second setting does nothing.
 
+In further experiments, the first setting needs another cluster and does nothing, and the second doubles throughput.
+With both, the store fails in a share of the runs at random.
+
     python -m benchmarks.simulate_failures
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from benchmarks.promises import Promises, start
@@ -17,6 +21,8 @@ _NOISE, _REPETITIONS = 0.1, 6
 #: True ratio of the first setting, and the share of its runs that fail.
 _CASES = tuple(itertools.product((1.0, 0.8, 1.25), (0.0, 0.1, 0.4)))
 _LEVEL = 0.05
+#: Shares of the runs at one combination that fail, and the noise of clusters.
+_CELLS = tuple(itertools.product((0.0, 0.4, 0.9), (0.0, 0.1)))
 
 
 def main(trials: int = 1000) -> None:
@@ -38,6 +44,18 @@ def main(trials: int = 1000) -> None:
         print(
             f"| {ratio:g} | {share:.0%} | {np.exp(gain):.2f} | {survivors} | {claims} | {shares[4]:.1%} | {other:.1%} |"
         )
+    print()
+    print("| runs with both that fail | noise of clusters | claimed | fit of survivors holds the ratio |"
+          " interval with failures holds it |")  # fmt: skip
+    print("|--:|--:|--:|--:|--:|")
+    for share, noise in _CELLS:
+        random = np.random.default_rng(4)
+        claimed, survivors, held = np.mean([_split_plot(random, share, noise) for _ in range(trials)], axis=0)
+        what = f"another cluster, {share:.0%} fail, noise {noise:g}"
+        promise.at_most(f"claimed, {what}", claimed, trials, _LEVEL)
+        promise.at_least(f"coverage of survivors, {what}", survivors, trials, 0.95)
+        promise.at_least(f"coverage, {what}", held, trials, 0.95)
+        print(f"| {share:.0%} | {noise:g} | {claimed:.1%} | {survivors:.1%} | {held:.1%} |")
     promise.settle()
 
 
@@ -56,6 +74,40 @@ def _experiment(random: np.random.Generator, ratio: float, share: float) -> list
     (effect,) = [contrast.ratio for contrast in whole.contrasts if contrast.term == (0,)]
     held = effect.low <= ratio <= effect.high
     return [gain, *_claims(survivors), *_claims(whole), float(held), float(_p(whole, (1,)) < _LEVEL)]
+
+
+def _split_plot(random: np.random.Generator, share: float, noise: float) -> list[float]:
+    """Return claims of the first setting with failures, and coverage by survivors and with failures.
+
+    `noise` is that of clusters.
+    """
+    rows = np.tile(list(itertools.product((0, 1), repeat=2)), (_REPETITIONS, 1))
+    plots = np.arange(len(rows)) // 2
+    logs = np.log(2) * rows[:, 1] + _NOISE * random.standard_normal(len(rows))
+    logs += noise * random.standard_normal(len(rows) // 2)[plots]
+    fails = rows.all(axis=1) & (random.random(len(rows)) < share)
+    order = np.argsort(fails, kind="stable")
+    data = Data(
+        rows=rows[order],
+        response=logs[order],
+        blocks=(plots // 2)[order].tolist(),
+        plots=plots[order].tolist(),
+        levels=[2, 2],
+        hard=[True, False],
+    )
+    count = len(rows) - int(fails.sum())
+    survivors = fit_model(
+        replace(
+            data,
+            rows=data.rows[:count],
+            response=data.response[:count],
+            blocks=data.blocks[:count],
+            plots=data.plots[:count],
+        )
+    )
+    whole = fit_with_failures(data, int(fails.sum()), higher=True)
+    ratios = [next(one.ratio for one in model.contrasts if one.term == (0,)) for model in (survivors, whole)]
+    return [float(_p(whole, (0,)) < _LEVEL), *(float(ratio.low <= 1 <= ratio.high) for ratio in ratios)]
 
 
 def _data(rows: np.ndarray, logs: np.ndarray) -> Data:
