@@ -6,9 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Stretch
+from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.settings.model import Data, aliases, estimable_terms, fit_model, widened
 from loadframe.experiment.design.plans import fraction, plackett_burman
+from loadframe.record.schema.figures import Latency
+from loadframe.report.settings_words import lead
+from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 CORNERS = list(itertools.product((0, 1), repeat=2))
 
@@ -254,10 +259,18 @@ def test_a_level_without_runs_has_no_figure_and_the_others_keep_theirs():
     assert contrasts == {((0,), (2,)): 3, ((1,), (1,)): 1}
 
 
-def split_plot(rows, response, blocks):
-    """Return runs of a design whose first factor is hard to change: a cluster for each block and level."""
-    plots = [(block, row[0]) for block, row in zip(blocks, rows, strict=True)]
-    return data(rows, response, blocks=blocks, plots=plots, hard=[True] + [False] * (len(rows[0]) - 1))
+def split_plot(rows, response, blocks, hard=1):
+    """Return runs of a design whose first factors are hard to change: a cluster for each block and their levels."""
+    plots = [(block, *row[:hard]) for block, row in zip(blocks, rows, strict=True)]
+    return data(rows, response, blocks=blocks, plots=plots, hard=[index < hard for index in range(len(rows[0]))])
+
+
+def repeated(design, effects, hard, *, noise=0.01, seed=0, repetitions=3):
+    """Return runs of a split plot with noise; `effects` are those of some factors."""
+    rows, blocks = list(design) * repetitions, [block for block in range(repetitions) for _ in design]
+    errors = noise * np.random.default_rng(seed).standard_normal(len(rows))
+    response = [sum(effects.get(index, 0) * level for index, level in enumerate(row)) for row in rows] + errors
+    return split_plot(rows, response, blocks, hard)
 
 
 @pytest.mark.parametrize("missing", [[(block, 1, 1) for block in range(5)], [(0, 0, 0), (3, 1, 0), (3, 0, 1)]])
@@ -289,3 +302,86 @@ def test_a_hard_factor_is_apart_from_an_easy_one_that_differs_between_clusters_o
     blocks = [block for block in range(3) for _ in range(4)]
     model = fit_model(split_plot(rows, [0.2 * a + 0.5 * c for a, _, c in rows], blocks))
     assert values(model) == {(2,): 0.5}, "the effect of the first factor may be that of the second"
+
+
+@pytest.mark.parametrize(
+    ("design", "hard"),
+    [
+        (fraction(6, 4), 3),
+        (fraction(5, 3), 2),
+        (fraction(6, 3), 2),
+        (fraction(7, 4), 3),
+        (plackett_burman(6), 2),
+        (plackett_burman(7), 2),
+    ],
+)
+def test_fractions_with_hard_factors_determine_easy_ones_that_are_constant_on_each_cluster(design, hard):
+    effects = {0: 0.1, **{index: 0.5 + 0.1 * index for index in range(hard, len(design[0]))}}
+    model = fit_model(repeated(design, effects, hard))
+    assert [fit.term for fit in model.terms] == [(index,) for index in range(len(design[0]))]
+    assert all(one.value == pytest.approx(effects.get(one.term[0], 0), abs=0.012) for one in model.contrasts)
+    assert max(one.half_width for one in model.contrasts) < 0.01
+    assert model.error_share < 0.001
+
+
+def test_easy_factors_that_are_constant_on_each_cluster_are_tested_against_differences_of_clusters():
+    """With the error of runs on one cluster, half of these experiments would claim the fifth factor."""
+    random, claims, trials = np.random.default_rng(12), 0, 300
+    for _ in range(trials):
+        given = repeated(fraction(6, 4), {}, 3)
+        luck = {plot: random.standard_normal() for plot in given.plots}
+        response = 0.3 * random.standard_normal(len(given.rows)) + [luck[plot] for plot in given.plots]
+        claims += (4,) in claimed(fit_model(replace(given, response=response)))
+    assert claims <= 0.09 * trials
+
+
+def analysed(names, scheme, given, excluded=lambda row: False):
+    """Return the result of an experiment with these factors, and its answer; responses are logarithms of rates.
+
+    `excluded(row)` says whether the runs at these levels are invalid.
+    """
+    factors = {name: [0, 1] for name in names}
+    runs = []
+    for row, block, value in zip(given.rows.tolist(), given.blocks, given.response, strict=True):
+        rate = 100 * np.exp(value)
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = invalid(*(["loop_lag"] if excluded(row) else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict))
+        runs.append(RecordedRun(f"b{block}-{row}", block, dict(zip(names, row, strict=True)), made))
+    hard = [name for name, is_hard in zip(names, given.hard, strict=True) if is_hard]
+    description = {
+        "factors": factors, "at": {}, "measure": ["look"], "objective": "throughput", "scheme": scheme, "hard": hard,
+    }  # fmt: skip
+    (result,) = analyse(description, runs, costs=False)
+    return result, lead(result, factors)
+
+
+def unknown(result):
+    return [it.cause for it in result.warnings if it.code == "unknown_effects"]
+
+
+def test_the_answer_has_an_easy_setting_that_is_constant_on_each_cluster():
+    result, (effects, _) = analysed("abcdef", "fraction", repeated(fraction(6, 4), {0: 0.1, 4: 0.5}, 3))
+    assert effects.startswith("Settings that change throughput of look: e ")
+    assert (result.unknown, unknown(result)) == ((), [])
+
+
+def test_settings_that_a_screening_cannot_judge_are_named_and_not_called_without_effect():
+    """With three hard factors of eleven, the easy ones differ partly between and partly within clusters."""
+    result, (effects, winner) = analysed("abcdefghijk", "screening", repeated(plackett_burman(11), {10: 0.5}, 3))
+    assert result.unknown == tuple("defghijk")
+    assert effects.startswith("Inconclusive: the effect of d, e, f, g, h, i, j, k on throughput of look is unknown")
+    assert winner.startswith("The best combination is unknown")
+    (cause,) = unknown(result)
+    assert "do not determine the effect of d, e, f, g, h, i, j, k" in cause
+    (remedy,) = [it.remedy for it in result.warnings if it.code == "unknown_effects"]
+    assert remedy == "use another scheme, or vary fewer settings that need another cluster or data"
+
+
+def test_a_setting_with_a_level_without_valid_runs_is_unknown():
+    given = repeated(list(itertools.product((0, 1), repeat=3)), {0: 0.001}, 0)
+    result, (effects, _) = analysed("abc", "full", given, excluded=lambda row: row[1] == 1)
+    assert result.unknown == ("b",)
+    assert effects.startswith("Inconclusive: the effect of b on throughput of look is unknown")
+    (remedy,) = [it.remedy for it in result.warnings if it.code == "unknown_effects"]
+    assert remedy == "find out why runs were excluded, and repeat them"

@@ -66,7 +66,8 @@ class SettingsAt:
 
     `combinations` are levels in the order of `factors`; number 0 is the default. `costs` are CPU seconds of all nodes
     per success, relative to the default, if nodes were monitored. `winner` is None if nothing beats the default.
-    `failed` gives the failed and all runs of each combination at which the store failed.
+    `failed` gives the failed and all runs of each combination at which the store failed. `unknown` are the settings
+    that have a level whose effect on the first response the valid runs do not determine.
     """
 
     at: Mapping[str, Any]
@@ -83,6 +84,7 @@ class SettingsAt:
     course: tuple[tuple[int, float], ...]
     warnings: tuple[Finding, ...]
     failed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +226,7 @@ def _analyse(
     failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(failed_at)}
     ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results) if used else []
     standings = _without_survivors(ranked, list(numbers), failures, higher=higher)
+    unknown = _unknown(responses[0], list(factors), designed) if responses else ()
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
     confirmation = _confirmation(design.runs, factors, best, design.at, objective)
     return SettingsAt(
@@ -243,8 +246,10 @@ def _analyse(
             *faulty_runs([Group("the design", tuple(designed), strict=True)]),
             *(fresh_nodes(_of_figures(used, design.runs), [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
+            *_undetermined(unknown, designed, used),
         ),
         failed=failed,
+        unknown=unknown,
     )
 
 
@@ -455,6 +460,18 @@ def _confirmation(
     return compare(groups, kinds, intended=True)
 
 
+def _undetermined(
+    unknown: Sequence[str], designed: Sequence[RecordedRun], used: Sequence[RecordedRun]
+) -> Iterator[Finding]:
+    """Yield a finding about settings with unknown effects, if there are any.
+
+    `designed` are the runs of the design, `used` those with a figure.
+    """
+    if unknown:
+        missing = {_key(run.treatment) for run in designed} - {_key(run.treatment) for run in used}
+        yield rules.UNKNOWN_EFFECTS(settings=[short(name) for name in unknown], missing=bool(missing))
+
+
 def _doubts(
     scheme: str,
     designed: Sequence[RecordedRun],
@@ -505,6 +522,16 @@ def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Fi
     claimed = [term for term, others in aliased.items() if others and response.claimed(term)]
     effects = tuple((term_name(term, factors), aliased[term]) for term in claimed or list(aliased)[:1])
     return rules.ALIASED(scheme=scheme, effects=effects)
+
+
+def _unknown(response: Response, factors: Sequence[str], designed: Sequence[RecordedRun]) -> tuple[str, ...]:
+    """Return the settings that have a level whose effect on a response the valid runs do not determine.
+
+    `factors` are the settings of the model, `designed` the runs of the design.
+    """
+    known = Counter(contrast.term for contrast in response.model.contrasts)
+    varied = [len({_key({name: run.treatment.get(name)}) for run in designed}) - 1 for name in factors]
+    return tuple(name for index, name in enumerate(factors) if known[(index,)] < varied[index])
 
 
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:

@@ -1,11 +1,11 @@
 """Linear model of a designed experiment: coding of factors, effects, shares of variation, split plots.
 
 Shares are sums of squares divided by the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
-chapters 17 to 20. A split plot separates two errors: factors that are hard to change are tested against the differences
-between clusters in the same state, the others against those between runs on one cluster. Without repetitions, two-level
-designs use Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics 31,
-1989), which treats most effects as noise. Effects of a level alone share the same default runs, so their errors are
-correlated and Lenth's method does not apply.
+chapters 17 to 20. A split plot separates two errors. Terms that differ only between clusters, such as those of factors
+that are hard to change, are tested against the differences between clusters in the same state. The others are tested
+against those between runs on one cluster. Without repetitions, two-level designs use Lenth's pseudo standard error
+("Quick and easy analysis of unreplicated factorials", Technometrics 31, 1989), which treats most effects as noise.
+Effects of a level alone share the same default runs, so their errors are correlated and Lenth's method does not apply.
 
 Slow runs fail more often than fast ones, so the runs that survive are a selection. A run in which the store failed is
 therefore assumed to be at most as good as the model of the others predicts. The fit of the others equals the fit of all
@@ -214,13 +214,18 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
     columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
     total = float(((data.response - data.response.mean()) ** 2).sum())
     blocks = numbered(data.blocks)
+    plots = numbered(data.plots)
     whole = [term for term in terms if all(data.hard[index] for index in term)]
+    if whole:
+        # A fraction may have one level of an easy factor on each cluster: only the clusters determine its effect.
+        constant = [term for term in terms if np.allclose(columns[term], _project(columns[term], plots), atol=_TINY)]
+        whole = [term for term in terms if term in whole or term in constant]
     easy = [term for term in terms if term not in whole]
-    number = len(dict.fromkeys(data.plots))
+    number = int(plots.max() + 1)
     lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
     if whole and easy and number < len(data.rows):
         within = {term: columns[term] for term in easy}
-        lower = _stratum(data.response, within, numbered(data.plots), len(data.rows), lenth)
+        lower = _stratum(data.response, within, plots, len(data.rows), lenth)
         strata = [_between(data, lower, within, {term: columns[term] for term in whole}, lenth), lower]
     else:
         strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
@@ -426,7 +431,7 @@ def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
 def _between(
     data: Data, lower: _Stratum, within: Mapping[Term, Array], columns: Mapping[Term, Array], lenth: bool
 ) -> _Stratum:
-    """Return the fit of the terms of hard factors, with these columns, to the means of plots.
+    """Return the fit of the terms that are constant within plots, with these columns, to the means of plots.
 
     `lower` is the fit of the other terms within plots, and `within` are their columns. Plots with other runs, for
     example because some are missing, have other means without any effect of a hard factor. Their means are therefore

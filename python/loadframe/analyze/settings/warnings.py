@@ -41,6 +41,14 @@ def _interactions_unknown(scheme: str, alone: bool) -> str:
     return f"the scheme {scheme} cannot separate interactions of two settings from each other"
 
 
+def _unknown_effects(settings: Sequence[str]) -> str:
+    """Return the cause: the runs do not determine effects of these settings."""
+    return (
+        f"the valid runs do not determine the effect of {', '.join(settings)}: a level is missing, or differs only"
+        " together with other settings or between clusters"
+    )
+
+
 def _failed_combination(combination: str, failed: int, total: int, listed: str) -> str:
     """Return the cause: the store failed in `failed` of `total` runs at a combination; `listed` names them."""
     rest = "it has no figures" if failed == total else "its figures come from the other runs"
@@ -70,6 +78,13 @@ INCOMPLETE = Rule(
     "incomplete",
     "{missing} of {total} combinations have no valid run, which unbalances the design",
     _REPEAT_EXCLUDED,
+)
+UNKNOWN_EFFECTS = Rule(
+    "unknown_effects",
+    _unknown_effects,
+    lambda missing: (
+        _REPEAT_EXCLUDED if missing else "use another scheme, or vary fewer settings that need another cluster or data"
+    ),
 )
 FAILED_COMBINATION = Rule(
     "failed_combination",
