@@ -385,3 +385,24 @@ def test_a_setting_with_a_level_without_valid_runs_is_unknown():
     assert effects.startswith("Inconclusive: the effect of b on throughput of look is unknown")
     (remedy,) = [it.remedy for it in result.warnings if it.code == "unknown_effects"]
     assert remedy == "find out why runs were excluded, and repeat them"
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_large_effects_of_easy_factors_are_not_errors_between_clusters(size):
+    """Plackett and Burman with two hard factors: plots of a block have other means of the easy factors."""
+    effects = {0: 0.1, **dict.fromkeys(range(2, 9), size)}
+    covered, widths = [], []
+    for seed in range(60):
+        model = fit_model(repeated(plackett_burman(9), effects, 2, seed=seed))
+        hard, other = (next(one for one in model.contrasts if one.term == (index,)) for index in (0, 1))
+        covered += [abs(hard.value - 0.1) <= hard.half_width, abs(other.value) <= other.half_width]
+        widths.append(hard.half_width)
+    assert 0.005 < np.median(widths) < 0.012
+    assert np.mean(covered) > 0.91
+
+
+def test_an_effect_without_an_interval_is_unknown():
+    """Without repetitions, the differences between clusters include unknown errors of the easy factors."""
+    given = repeated(plackett_burman(9), {0: 0.1}, 2, noise=0.001, repetitions=1)
+    _, (effects, _) = analysed("abcdefghi", "screening", given)
+    assert effects.startswith("Inconclusive: the effect of a, b on throughput of look is unknown")

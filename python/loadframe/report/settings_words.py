@@ -117,9 +117,11 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
             f"Inconclusive: which settings change {measure} is unknown, because the store failed in"
             f" {counted(failed, 'run')}, which bound each effect on one side at most."
         )
-    if not claimed and result.unknown:
+    untested = [term_text(result, fit.term) for fit in model.terms if fit.p is None and len(fit.term) == 1]
+    if not claimed and (result.unknown or untested):
+        named = ", ".join([*untested, *map(short, result.unknown)])
         return (
-            f"Inconclusive: the effect of {_unknown(result)} on {measure} is unknown, and no other setting changes it"
+            f"Inconclusive: the effect of {named} on {measure} is unknown, and no other setting changes it"
             " by more than the run-to-run variance."
         )
     if not claimed and result.winner is not None:
@@ -143,11 +145,6 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     return f"Settings that change {measure}: {', '.join(parts)}{more}."
 
 
-def _unknown(result: SettingsAt) -> str:
-    """Return the short names of the settings with unknown effects."""
-    return ", ".join(short(name) for name in result.unknown)
-
-
 def _winner(result: SettingsAt) -> str:
     """Return a sentence on the best combination, its lead and confirmation, or why none beats the default."""
     ranked = {standing.combination: standing for standing in result.standings}
@@ -156,7 +153,8 @@ def _winner(result: SettingsAt) -> str:
     if len(ranked) < 2:
         return "No comparison: only one combination has valid runs."
     if result.winner is None and result.unknown and result.standings[0].combination:
-        return f"The best combination is unknown, as is the effect of {_unknown(result)}."
+        named = ", ".join(map(short, result.unknown))
+        return f"The best combination is unknown, as is the effect of {named}."
     if result.winner is None:
         beats = f"No combination beats the default in {result.objective.phrase}"
         candidates = [standing for number, standing in ranked.items() if number and number not in result.failed]

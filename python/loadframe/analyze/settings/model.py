@@ -434,15 +434,14 @@ def _between(
     """Return the fit of the terms that are constant within plots, with these columns, to the means of plots.
 
     `lower` is the fit of the other terms within plots, and `within` are their columns. Plots with other runs, for
-    example because some are missing, have other means without any effect of a hard factor. Their means are therefore
-    reduced by the prediction of `lower`, and its error is added. Sums of coefficients that `lower` does not determine
-    are estimated from the means.
+    example because some are missing or the design is a fraction, have other means without any effect of a hard factor.
+    Unless the columns have the same mean in all plots of a block, the means are therefore reduced by the prediction of
+    `lower`, and its error is added. Sums of coefficients that `lower` does not determine are estimated from the means.
     """
     plots, blocks = numbered(data.plots), numbered(data.blocks)
     means, parts = _project(data.response, plots), _project(np.column_stack(list(within.values())), plots)
     first = np.unique(plots, return_index=True)[1]
-    whole = np.column_stack(list(columns.values()))
-    if np.allclose((whole - _project(whole, blocks)).T @ parts, 0.0, atol=_TINY):
+    if np.allclose(parts, _project(parts, blocks), atol=_TINY):
         return _stratum(means, columns, blocks, len(first), lenth)
     hidden = parts - parts @ lower.determined
     if not np.allclose(hidden, 0.0, atol=_TINY):
