@@ -12,6 +12,7 @@ from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.settings.model import Data, aliases, estimable_terms, fit_model, widened
 from loadframe.experiment.design.plans import fraction, plackett_burman
 from loadframe.record.schema.figures import Latency
+from loadframe.report.kinds.settings import effects_table
 from loadframe.report.settings_words import lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
@@ -406,3 +407,32 @@ def test_an_effect_without_an_interval_is_unknown():
     given = repeated(plackett_burman(9), {0: 0.1}, 2, noise=0.001, repetitions=1)
     _, (effects, _) = analysed("abcdefghi", "screening", given)
     assert effects.startswith("Inconclusive: the effect of a, b on throughput of look is unknown")
+
+
+def other_shares(given):
+    """Return the last rows of the table of effects, and the sum of all shares in the table, %."""
+    names = "abcdefghijk"[: given.rows.shape[1]]
+    result, _ = analysed(names, "screening", given)
+    rows = effects_table(result, 0, {name: [0, 1] for name in names}).rows
+    others = [row[0].text for row in rows if row[0].text and row[0].text not in names and "×" not in row[0].text]
+    return others, sum(float(row[3].text.removesuffix(" %")) for row in rows if row[3].text)
+
+
+@pytest.mark.parametrize("factors", [9, 11])
+@pytest.mark.parametrize("hard", [2, 3])
+def test_shares_of_a_balanced_design_include_effects_that_it_does_not_separate(factors, hard):
+    others, total = other_shares(repeated(plackett_burman(factors), {0: 0.1, factors - 1: 0.5}, hard))
+    assert others == ["blocks", "run-to-run variance", "effects that the runs do not separate"]
+    assert total == pytest.approx(100, abs=1)
+
+
+def test_a_full_factorial_separates_all_effects():
+    given = repeated(list(itertools.product((0, 1), repeat=3)), {0: 0.1}, 1)
+    assert fit_model(given).unseparated_share == 0
+    others, total = other_shares(given)
+    assert others == ["blocks", "run-to-run variance"]
+    assert total == pytest.approx(100, abs=1)
+    constant = replace(given, response=np.zeros(len(given.rows)))
+    assert fit_model(constant).unseparated_share == 0
+    alone = replace(given, rows=given.rows * (given.rows.sum(axis=1, keepdims=True) == 1), alone=True)
+    assert fit_model(alone).unseparated_share == 0

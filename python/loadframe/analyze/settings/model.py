@@ -186,6 +186,15 @@ class EffectsModel:
     #: Interactions that the design aliases with each term, so that they may explain its effect.
     aliases: Mapping[Term, tuple[Alias, ...]]
 
+    @property
+    def unseparated_share(self) -> float:
+        """The share of effects that the runs do not separate, so that no term has it.
+
+        0 for effects of a level alone, which share the default runs, so that their shares do not add up.
+        """
+        parts = sum(fit.share for fit in self.terms) + self.block_share + self.error_share
+        return 1 - parts if self.balanced and 0 < parts < 1 - _TINY else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Data:

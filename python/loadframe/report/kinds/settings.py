@@ -39,6 +39,8 @@ from loadframe.report.terminal_table import TerminalTable
 _DRAWN = 4
 #: The number of drawn effects of one measure.
 _EFFECTS = 30
+#: The smallest share that is not written as 0.0 %.
+_LEAST_SHARE = 0.0005
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 
 
 def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
-    """Return the terms of response number `index`, the largest share first, then the shares of blocks and residuals.
+    """Return the terms of response number `index`, the largest share first, then the other shares of the variation.
 
     A term has a row for each of its levels, with the ratio to the default. `levels` maps each setting to its levels,
     the default first.
@@ -160,6 +162,8 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                 ]
             )
     rest = {"blocks": response.model.block_share, "run-to-run variance": response.model.error_share}
+    if response.model.unseparated_share >= _LEAST_SHARE:
+        rest["effects that the runs do not separate"] = response.model.unseparated_share
     rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), share_cell(share, 1), Cell(""), *further]
              for name, share in rest.items()]  # fmt: skip
     others = "means over the other settings" if response.model.balanced else "with other settings at their defaults"
@@ -452,7 +456,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
 
 
 def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
-    """Return the model of one response for JSON: terms, effects, and shares of blocks and residuals."""
+    """Return the model of one response for JSON: terms, effects, and the other shares of the variation."""
     model = response.model
     return {
         **response.measure.as_dict(),
@@ -479,6 +483,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
         ],
         "block_share": model.block_share,
         "error_share": model.error_share,
+        "unseparated_share": model.unseparated_share,
     }
 
 
