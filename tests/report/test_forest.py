@@ -196,3 +196,14 @@ def test_an_unknown_effect_has_a_dotted_line_over_the_whole_axis_and_no_mark():
     assert set(line.y) == {-1.0, None}
     assert "nan" not in draw(figure).lower().replace("effect nan", "")
     assert drawn(effect(0.0, math.nan, math.inf)) is None
+
+
+def test_outcomes_of_unknown_effects_only_are_not_in_the_legend():
+    figure = drawn(effect(0.8, 0.9, 1.1), effect(0.0, math.nan, math.inf, "not significant"))
+    assert [trace.name for trace in figure.traces if trace.legend] == ["significant"]
+    assert {trace.group for trace in figure.traces if trace.line} == {"significant", "not significant"}
+
+
+def test_effects_without_a_ratio_and_an_interval_do_not_have_a_row():
+    figure = drawn(effect(0.8, 0.9, 1.1), effect(math.nan, math.nan, math.nan))
+    assert [label for _, label in figure.panels[0].y.ticks] == ["effect 0.9"]

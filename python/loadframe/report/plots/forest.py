@@ -53,10 +53,10 @@ def forest(
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
-    the plot's identifier, `title` the title of the axis. A ratio that is not a number has a line without a mark. Other
-    ratios that are not positive and finite are left out.
+    the plot's identifier, `title` the title of the axis. A ratio that is not a number has a line without a mark, or is
+    left out without an interval. Other ratios that are not positive and finite are left out.
     """
-    shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf or math.isnan(effect.ratio.value)]
+    shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf or _is_unknown(effect)]
     values = [1.0, *(effect.ratio.value for effect in shown if not math.isnan(effect.ratio.value))]
     if len(values) == 1:
         return None
@@ -73,15 +73,16 @@ def forest(
         mark = marks[outcome] if marks else Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)], 9)
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
         marked = [(y, effect) for y, effect in rows if not math.isnan(effect.ratio.value)]
-        traces.append(
-            Trace(
-                numbers([effect.ratio.value for _, effect in marked]),
-                numbers([y for y, _ in marked]),
-                outcome,
-                mark=mark,
-                texts=[effect.text for _, effect in marked],
+        if marked:
+            traces.append(
+                Trace(
+                    numbers([effect.ratio.value for _, effect in marked]),
+                    numbers([y for y, _ in marked]),
+                    outcome,
+                    mark=mark,
+                    texts=[effect.text for _, effect in marked],
+                )
             )
-        )
         # Over the marks, which would hide short intervals.
         traces += _intervals(rows, limits, mark.color, outcome, logarithmic=logarithmic)
     ticks = [(-float(row), effect.label) for row, effect in enumerate(shown)]
@@ -95,6 +96,11 @@ def forest(
         rules=[Rule(1)],
         height=90 + len(shown) * max(_LINE * lines + 8, 26),
     )
+
+
+def _is_unknown(effect: Effect) -> bool:
+    """Return whether an effect has an interval, but a ratio that is not a number."""
+    return math.isnan(effect.ratio.value) and effect.ratio.low < effect.ratio.high
 
 
 def _intervals(
