@@ -296,6 +296,7 @@ def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], ban
     from loadframe.analyze.percentiles import percentiles_of
     from loadframe.report.export import export
     from loadframe.report.run_status import standing_of, trust
+    from loadframe.store import stores
 
     if (path / EXPERIMENT_FILE).is_file():
         from loadframe.report import kinds
@@ -307,7 +308,8 @@ def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], ban
 
         runs = [Run(path)]
         page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0], percentiles_of(runs[0]))
-    files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats)
+    makers = {kind: store.maker for kind, store in stores().items()}
+    files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats, makers)
     return Exported(files, page.answer, quotation)
 
 

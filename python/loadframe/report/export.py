@@ -76,17 +76,8 @@ _YCSB = r"""@inproceedings{ycsb,
   url = {https://doi.org/10.1145/1807128.1807152}
 }
 """
-#: Author and address of software by its name in manifests.
-_AUTHORS = {
-    "cassandra": ("Apache Software Foundation", "https://cassandra.apache.org"),
-    "couchbase": ("Couchbase, Inc.", "https://www.couchbase.com"),
-    "elasticsearch": ("Elastic", "https://www.elastic.co/elasticsearch"),
-    "mongodb": ("MongoDB, Inc.", "https://www.mongodb.com"),
-    "opensearch": ("OpenSearch contributors", "https://opensearch.org"),
-    "postgresql": ("PostgreSQL Global Development Group", "https://www.postgresql.org"),
-    "Python": ("Python Software Foundation", "https://www.python.org"),
-    "redis": ("Redis Ltd.", "https://redis.io"),
-}
+#: Author and web address of Python.
+_PYTHON = ("Python Software Foundation", "https://www.python.org")
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -101,13 +92,18 @@ _LATEX = {
 
 
 def export(
-    page: Page, manifests: Sequence[Manifest], caveat: str, folder: Path, formats: Sequence[str]
+    page: Page,
+    manifests: Sequence[Manifest],
+    caveat: str,
+    folder: Path,
+    formats: Sequence[str],
+    makers: Mapping[str, tuple[str, str]],
 ) -> tuple[list[Path], str]:
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
     Create the folder and replace existing files. Return the files, and the answer for a quotation: the first line of
-    `answer.txt`. `caveat` says which runs count, or whether the run is valid. BadInput if the folder is not writable,
-    or vl-convert is missing for PDF or PNG.
+    `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for `bibliography`.
+    BadInput if the folder is not writable, or vl-convert is missing for PDF or PNG.
     """
     files = {
         f"{name}.{'tex' if kind == 'latex' else kind}": content
@@ -116,7 +112,7 @@ def export(
     }
     quotation = printable(" ".join([*page.answer[:1], _conditions(manifests), caveat]))
     files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
-    files["software.bib"] = bibliography(manifests).encode()
+    files["software.bib"] = bibliography(manifests, makers).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -149,10 +145,11 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
-def bibliography(manifests: Sequence[Manifest]) -> str:
+def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, str]]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
 
-    The day comes from the first of `manifests` with this version. The workload `ycsb` adds its paper.
+    The day comes from the first of `manifests` with this version. `makers` has author and web address by kind of store.
+    The workload `ycsb` adds its paper.
     """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -171,7 +168,7 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
         notes = [f"Version {_bibtex(version)}"] if version else []
         notes += [f"Measured on {_bibtex(day)}"] if day else []
-        author, address = _AUTHORS.get(name, ("", ""))
+        author, address = _PYTHON if name == "Python" else makers.get(name, ("", ""))
         lines = [f"  author = {{{{{author}}}}}", f"  url = {{{address}}}"] if author else []
         lines += [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []

@@ -265,6 +265,7 @@ class Store(ABC):
     watched: tuple[Figure, ...] = ()  #: statistics that `loadframe watch` shows of each node, most important first
     #: Columns of `report --format statistics`, in the order and with the names of the store's own tool.
     exported: tuple[Figure, ...] = ()
+    maker: tuple[str, str] = ("", "")  #: author and web address for references in papers
     loses_settings: bool = False  #: a node loses settings of `configure` when it ends, and accepts them as `settings`
     joins_without_all: bool = False  #: a node can join while another node is down
     oldest: tuple[int, ...] = ()  #: oldest supported version

@@ -34,6 +34,7 @@ class OpenSearch(SearchStore):
     """OpenSearch from the Maven repository, with the modules for searching, scripting and scaled numbers."""
 
     kind = "opensearch"
+    maker = ("OpenSearch contributors", "https://opensearch.org")
     port = 9200
     oldest = (1,)
     ages = True  # the JIT compiler needs minutes

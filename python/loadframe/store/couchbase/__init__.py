@@ -72,6 +72,7 @@ class Couchbase(Store):
     """
 
     kind = "couchbase"
+    maker = ("Couchbase, Inc.", "https://www.couchbase.com")
     port = 8091
     schemes: Mapping[str, bool | None] = {"couchbase": False, "couchbases": True}
     family = "couchbase"
