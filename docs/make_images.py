@@ -81,7 +81,7 @@ _PLAIN = "body{margin:12px;background:#fff;font-family:sans-serif}svg{width:100%
 
 
 def main() -> None:
-    """Make all pictures, or those that are named."""
+    """Make the named pictures, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path(tempfile.gettempdir()) / "loadframe-images")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MAKERS | ON_REQUEST))
@@ -206,7 +206,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "live-page": live_page,
     "architecture": architecture,
 }
-#: Pictures that are made only if they are named, because their runs must be there.
+#: Pictures of finished runs, which `main` makes only by name.
 ON_REQUEST: dict[str, Callable[[Path], None]] = {"lab-reports": lab_reports}
 
 
@@ -251,7 +251,7 @@ def show(figure: Figure | None, name: str, width: int) -> None:
 
 
 def photograph(address: str, name: str, width: int, height: int, *, scale: float = 1.0, wait: float = 0) -> None:
-    """Write what Chromium shows at an address, after `wait` seconds, to a file of the images or an absolute path."""
+    """Photograph an address with Chromium after `wait` seconds. `name`: in the folder of images, or an absolute path."""
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
             ["chromium", "--headless=new", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",

@@ -101,7 +101,7 @@ def run_step(script: str, folder: Path, variables: dict[str, str]) -> subprocess
 
 
 def action_steps(project: Path, given: dict[str, str], temporary: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Run the steps of the action whose condition holds, until one fails."""
+    """Run the action's steps in order, without those with a false condition; stop after a failure."""
     action = yaml.safe_load((TOP / "action.yml").read_text())
     inputs = {name: given.get(name, entry.get("default")) for name, entry in action["inputs"].items()}
     assert None not in inputs.values()

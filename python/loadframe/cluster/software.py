@@ -145,7 +145,7 @@ def _on_machines(
 
 
 def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
-    """Return the software of nodes: installed on the machine, else from the registry, or what it lacks from the vendor.
+    """Return the software of nodes: installed on the machine, or from the registry, and missing parts from the vendor.
 
     Downloads missing software, including Java. BadInput if the server's user cannot access it.
     """

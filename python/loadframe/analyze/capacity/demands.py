@@ -34,7 +34,7 @@ _DOUBTS = {
 }
 #: A sentence names fewer numbers of nodes than this one by one.
 _LISTED = 4
-#: What shows whether a cluster sustains a load above all rates of its searches, by the kind of its capacity.
+#: Remedies for a load above all rates of a cluster's searches, by the kind of its capacity.
 _BEYOND = {Kind.AT_MOST: "Raise search: most", Kind.LOWER_BOUND: "Give the load generator more cores"}
 _INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "measure larger clusters or more often")
 
@@ -58,7 +58,7 @@ class Demand:
     sizes: int = 0  #: how many numbers of nodes have a known capacity
     #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
     untested: tuple[int, ...] = ()
-    #: What may decide the question for `least` nodes, if these were measured; else empty.
+    #: Remedy if measurements of `least` nodes leave the question open; else empty.
     remedy: str = ""
     #: Why the data leave the question open, and the remedies; empty if measurements answer it.
     doubts: tuple[tuple[str, str], ...] = ()
@@ -181,7 +181,7 @@ def demand(
 
 
 def _remedy(capacity: Capacity, rate: float) -> str:
-    """Return what may show whether a cluster sustains a `rate` that its capacity leaves open."""
+    """Return a remedy for a capacity that leaves a `rate` open, such as `Add repetitions`."""
     if capacity.kind is Kind.NONE:
         return "Lower search: least"
     if capacity.kind is Kind.UPPER_BOUND:
