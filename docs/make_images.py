@@ -251,7 +251,7 @@ def show(figure: Figure | None, name: str, width: int) -> None:
 
 
 def photograph(address: str, name: str, width: int, height: int, *, scale: float = 1.0, wait: float = 0) -> None:
-    """Photograph an address with Chromium after `wait` seconds. `name`: in the folder of images, or an absolute path."""
+    """Photograph an address with Chromium after `wait` seconds. `name`: in the images, or an absolute path."""
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
             ["chromium", "--headless=new", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",

@@ -194,7 +194,7 @@ class Experiment:
 
     @cached_property
     def runs(self) -> Table:
-        """A row for each run of the design: factors, status, validity, reason and figures of its measured phases."""
+        """A row for each run of the design: factors, status, validity, reason (`why`), figures of measured phases."""
         runs = self._folder.runs
         return Table("runs", lambda: self._with_factors([_run_row(run) for run in runs], ("run", "block")))
 
@@ -357,10 +357,10 @@ class Experiment:
     def report(
         self, *, bands: Sequence[Positive] = (), beside: "str | os.PathLike[str] | Experiment | None" = None
     ) -> Report:
-        """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s.
+        """Return the report: a page, its summary and its values. `beside`: a second, for strong and weak scaling.
 
-        `beside` is a second scale experiment or its folder: the report shows a strong and a weak scaling curve side by
-        side.
+        `bands` are upper bounds of latency buckets, s. Of the experiment and `beside`, which may be a folder, one has
+        strong and one has weak scaling.
         """
         if beside is None:
             return read_report(self.path, bands)
