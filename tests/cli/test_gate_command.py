@@ -126,6 +126,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "--catch must be above 0% and below 10000%; got 0%"),
         (["--baseline", "old", "--least", "throughput=100%"], "--least 100% never stops throughput"),
+        (["--baseline", "old", "--catch", "500%"], "--catch 500% never stops throughput"),
         (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
     ],
 )

@@ -82,6 +82,16 @@ def test_pdf_has_the_width_of_a_column_and_embeds_its_font(folder):
     assert names == {f"{name}-1col.pdf" for name in figures}
 
 
+def test_an_export_does_not_write_through_a_link(folder, tmp_path):
+    (tmp_path / "record").write_text("kept")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "software.bib").symlink_to(tmp_path / "record")
+    status, _, messages = within("report", folder, "--export", tmp_path / "x", "--format", "csv")
+    assert (status, "symbolic link" in messages) == (2, True)
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["software.bib"]
+    assert (tmp_path / "record").read_text() == "kept"
+
+
 def test_png_has_300_dots_per_inch(folder):
     target, _ = exported(folder, "png")
     content = (target / "c0-nodes-1col.png").read_bytes()

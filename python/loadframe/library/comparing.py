@@ -92,12 +92,12 @@ def gate_groups(
             remedy=f"give {names} or {written('bound')}, or the folder of an experiment that compares two variants",
         )
     for kind in kinds if variants or earlier else ():
-        least = thresholds.least_of(kind)
-        if least >= 1 and (kind in RATES or kind == "errors"):
-            raise BadInput(
-                f"{written('least')} {least:.0%} never stops {kind}: it cannot become worse by more",
-                remedy=f"give less than 100% for {kind}, or leave it out of the measures",
-            )
+        for name, worse in (("least", thresholds.least_of(kind)), ("catch", thresholds.catch_of(kind))):
+            if worse >= 1 and (kind in RATES or kind == "errors"):
+                raise BadInput(
+                    f"{written(name)} {worse:.0%} never stops {kind}: it cannot become worse by more",
+                    remedy=f"give less than 100% for {kind}, or leave it out of the measures",
+                )
     groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
     # The gate removes copies of the new runs from a history.
     if not history:

@@ -103,7 +103,7 @@ def export(
 
     Create the folder and replace existing files. Return the files, and the answer for a quotation: the first line of
     `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for `bibliography`.
-    BadInput if the folder is not writable, or vl-convert is missing for PDF or PNG.
+    BadInput if the folder is not writable, a file in it is a link, or vl-convert is missing for PDF or PNG.
     """
     files = {
         f"{name}.{'tex' if kind == 'latex' else kind}": content
@@ -113,6 +113,12 @@ def export(
     quotation = printable(" ".join([*page.answer[:1], _conditions(manifests), caveat]))
     files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
     files["software.bib"] = bibliography(manifests, makers).encode()
+    if links := [folder / name for name in files if (folder / name).is_symlink()]:
+        raise BadInput(
+            "the file is a symbolic link, and writing it would overwrite another file",
+            where=str(links[0]),
+            remedy="remove the link, or name another folder",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
