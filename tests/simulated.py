@@ -4,7 +4,11 @@ Throughput follows a USL over clients. The throughput of one client follows anot
 follow from Little's law.
 """
 
+import atexit
+import functools
 import json
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hdrh.histogram import HdrHistogram
@@ -100,7 +105,34 @@ def write_run(
     """Write one run of a closed loop, through the real recorder and summary.
 
     `labels` has its treatment and block, and the `deviations`, `lost` nodes, `gaps` (events) and such of the verdict.
+    A process records equal runs once and copies them.
     """
+    arguments = (run_id, truth, nodes, clients, seed, labels)
+    written, _ = _WRITTEN.get(repr(arguments), (None, None))
+    if written is None:
+        written = Path(tempfile.mkdtemp(dir=_kept_runs())) / run_id
+        _record_run(written.parent, run_id, truth, nodes, clients, seed, labels)
+        # The arguments stay, so that no later function has the address of one of theirs.
+        _WRITTEN[repr(arguments)] = written, arguments
+    return Run(shutil.copytree(written, parent / run_id))
+
+
+#: Recorded runs by the text of their arguments.
+_WRITTEN: dict[str, tuple[Path, tuple[Any, ...]]] = {}
+
+
+@functools.cache
+def _kept_runs() -> Path:
+    """Return a folder for this process, which removes it when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="loadframe-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _record_run(
+    parent: Path, run_id: str, truth: Truth, nodes: int, clients: int, seed: int, labels: Mapping[str, Any]
+) -> None:
+    """Record a run as `write_run` describes."""
     random = np.random.default_rng(seed)
     throughput = truth.throughput(nodes, clients) * (1 + truth.noise * random.standard_normal())
     with RunWriter(parent, run_id) as writer:
@@ -120,7 +152,7 @@ def write_run(
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations,
                            lost=labels.get("lost", ()), disturbed=bool(truth.events), events=gaps,
                            stored=labels.get("stored", ()), failures=labels.get("failures", ()))  # fmt: skip
-        return Run(writer.finish(manifest.as_dict(), judged.as_dict()))
+        writer.finish(manifest.as_dict(), judged.as_dict())
 
 
 def write_experiment(
@@ -228,6 +260,7 @@ def _record(
     """Write the engine's output files for one phase."""
     name = truth.operation
     response = clients / throughput
+    lateness = _histogram([20_000, 40_000, 100_000])
     series, intervals = [], []
     for second in range(truth.warmup + truth.seconds):
         segment = "warmup" if second < truth.warmup else "measure"
@@ -256,16 +289,16 @@ def _record(
         row |= {"unanswered": clients, "oldest_unanswered": f"{response:.6f}"}
         series.append(",".join(str(row.get(field.name, 0)) for field in SERIES_RECORDED))
         suffix = "/warmup" if segment == "warmup" else ""
+        log = _histogram(times * 1e9)
         for kind in ("response", "service"):
-            log = _histogram((times * 1e9).astype(int).tolist())
             intervals.append(f"Tag={name}/{name}/{kind}{suffix},{0.5 + second:.3f},1.000,{most * 1e3:.3f},{log}")
         if failed:
-            log = _histogram([round(10 * response * 1e9)] * failed)
+            log = _histogram(np.full(failed, 10 * response * 1e9))
             intervals.append(
                 f"Tag={name}/{name}/failure{suffix},{0.5 + second:.3f},1.000,{10 * response * 1e3:.3f},{log}"
             )
         for tag in ("generator/lateness", "generator/lag"):
-            intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{_histogram([20_000, 40_000, 100_000])}")
+            intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{lateness}")
     _write_csv(folder / "series.csv", [field.name for field in SERIES_RECORDED], series)
     watched = []
     for second in range(truth.warmup + truth.seconds):
@@ -383,15 +416,21 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:
 def write_histograms(path: Path, times: Mapping[int, Sequence[float]]) -> HistogramLog:
     """Write response times, s, by second as a log with the tag `x`, and open it."""
     intervals = [
-        f"Tag=x,{second:.3f},1.000,{1e3 * max(values):.3f},{_histogram([round(1e9 * value) for value in values])}"
+        f"Tag=x,{second:.3f},1.000,{1e3 * max(values):.3f},{_histogram(np.rint(np.multiply(values, 1e9)))}"
         for second, values in times.items()
     ]
     path.write_text("\n".join(["#[Histogram log format version 1.3]", *intervals]) + "\n")
     return HistogramLog(path)
 
 
-def _histogram(nanoseconds: Sequence[int]) -> str:
+def _histogram(nanoseconds: npt.ArrayLike) -> str:
+    """Encode a histogram of values, rounded down to whole nanoseconds."""
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in nanoseconds:
-        histogram.record_value(max(value, 1))
-    return histogram.encode().decode()
+    values = np.maximum(np.asarray(nanoseconds).astype(np.int64), 1)
+    # `record_value` for all values at once: recording them one by one took a third of the time of these folders.
+    bucket = np.frexp(values | histogram.sub_bucket_mask)[1] - histogram.sub_bucket_half_count_magnitude - 1
+    places = bucket * histogram.sub_bucket_half_count + (values >> bucket)
+    np.add.at(np.frombuffer(histogram.counts, np.int64), places, 1)
+    histogram.total_count = len(values)
+    histogram.min_value, histogram.max_value = int(values.min()), int(values.max())
+    return str(histogram.encode().decode())
