@@ -10,16 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadframe.analyze.compare import Group, compare, read_runs
-from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
-from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
+from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound, points
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine, machines_of_one_node
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
+from loadframe.record.schema.figures import Latency
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
+from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, add_samples, write_experiment, write_run
 
 TRUTH = Truth(noise=0.01)
@@ -69,6 +71,35 @@ def test_nodes_are_compared_at_their_best_clients(curves):
 def test_littles_law_gives_the_requests_in_flight(curves):
     for treatment in curves.treatments:
         assert treatment.parallelism == pytest.approx(treatment.clients, rel=0.05)
+
+
+def in_flight(clients=8, **operations):
+    made = summary(phase("mixed", operations, clients=clients, duration=10.0))
+    (point,) = points([RecordedRun("r", 1, {}, MadeUp(made))], "mixed", next(iter(operations)))
+    return point.in_flight
+
+
+def times(mean, count=1000):
+    return Latency(count=count, mean=mean, p50=mean, p99=mean)
+
+
+def test_requests_in_flight_are_the_sum_over_operations_with_their_own_times():
+    quick = operation(600.0, service=times(0.001), response=times(0.001))
+    slow = operation(400.0, service=times(0.1), response=times(0.2))
+    # A journey repeats the requests of both, with its pauses.
+    journey = operation(200.0, service=times(3.0), response=times(3.0), of_several=True)
+    assert in_flight(quick=quick, slow=slow, journey=journey) == pytest.approx(600 * 0.001 + 400 * 0.1)
+
+
+def test_requests_without_success_are_in_flight_until_they_end():
+    some = operation(90.0, service=times(0.01, 900), response=times(0.01, 900), all=times(1.009, 1000))
+    # 100 of the 1000 requests of 10 s took 10 s each.
+    assert in_flight(some=some) == pytest.approx(90 * 0.01 + 100 * 10.0 / 10)
+
+
+def test_without_a_service_time_the_requests_in_flight_are_unknown():
+    quick = operation(600.0, service=times(0.001), response=times(0.001))
+    assert in_flight(quick=quick, other=operation(400.0)) is None
 
 
 def test_invalid_failed_and_missing_runs_are_in_no_figure_and_listed(experiment, curves):
@@ -163,8 +194,8 @@ def test_the_plot_over_time_shows_the_quoted_treatment(tmp_path):
                         ("b1-nodes1-clients8", 1.01)):  # fmt: skip
         file = path / "runs" / run / "summary.json"
         summary = json.loads(file.read_text())
-        for operation in summary["phases"][0]["operations"].values():
-            operation["throughput"] = 300 * factor
+        for figures in summary["phases"][0]["operations"].values():
+            figures["throughput"] = 300 * factor
         file.write_text(json.dumps(summary))
     sweep = read_sweep(path)
     [curves] = sweep.curves

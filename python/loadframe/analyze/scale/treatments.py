@@ -39,7 +39,8 @@ class Point:
     throughput: float
     response_p50: float | None
     response_p99: float | None
-    response_mean: float | None
+    #: Mean number of requests in the cluster, of all operations; None if a time is unknown.
+    in_flight: float | None
     usable: bool
     #: Its block within its session.
     block: Hashable = None
@@ -107,7 +108,7 @@ class Treatment:
     throughput: Estimate
     response_p50: float | None
     response_p99: float | None
-    #: Requests in flight on average, by Little's law: requests/s times mean response time.
+    #: Requests in the cluster, mean over its runs.
     parallelism: float | None
     #: Correction for the selection of this treatment: a factor of at most 1 for its throughputs.
     without_luck: float = 1.0
@@ -150,7 +151,7 @@ def points(
         if entry is None:
             continue
         throughput = run.figure(phase, rate.name)
-        p50, p99, mean = (run.figure(phase, "response", operation, name) for name in ("p50", "p99", "mean"))
+        p50, p99 = (run.figure(phase, "response", operation, name) for name in ("p50", "p99"))
         points.append(
             Point(
                 run=run.id,
@@ -159,7 +160,7 @@ def points(
                 throughput=rate.of(entry),
                 response_p50=p50.value if p50.counts else None,
                 response_p99=p99.value if p99.counts else None,
-                response_mean=mean.value if mean.counts else None,
+                in_flight=_in_flight(run, entry),
                 usable=run.sound and throughput.counts,
                 block=block,
                 per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
@@ -173,6 +174,24 @@ def points(
             )
         )
     return tuple(points)
+
+
+def _in_flight(run: RecordedRun, entry: PhaseSummary) -> float | None:
+    """Return the mean number of requests in the cluster by Little's law, or None if a service time is unknown.
+
+    It is the sum over operations, without aggregates of several. Requests without success count from their due time.
+    """
+    total = 0.0
+    for name, operation in entry.single.items():
+        service, every, response = run.figure(entry.name, "service", name, "mean"), operation.all, operation.response
+        if operation.throughput:
+            if not service.counts:
+                return None
+            total += operation.throughput * (service.value or 0.0)
+        if every and entry.duration:
+            others = every.count * (every.mean or 0.0) - response.count * (response.mean or 0.0)
+            total += max(others, 0.0) / entry.duration
+    return total
 
 
 def largest_failed_share(run: RecordedRun, phase: str) -> float:
@@ -234,9 +253,7 @@ def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
 
 def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
     """Return the treatment with these runs, `group`; the common noise gives the interval of its mean."""
-    means = [
-        point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
-    ]
+    in_flight = [point.in_flight for point in group if point.in_flight is not None]
     stretch = Stretch(min(point.stretch.low for point in group), max(point.stretch.high for point in group))
     return Treatment(
         nodes=group[0].nodes,
@@ -248,7 +265,7 @@ def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
         response_p99_low=_median(point.response_p99_low for point in group),
         response_p50=_median(point.response_p50 for point in group),
         response_p99=_median(point.response_p99 for point in group),
-        parallelism=fmean(means) if means else None,
+        parallelism=fmean(in_flight) if in_flight else None,
     )
 
 
