@@ -100,6 +100,17 @@ def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown()
     assert not result["slowdown"].censored
 
 
+def test_seconds_in_which_nothing_was_due_do_not_interrupt_an_outage():
+    dead = course(x=pieces((120, 1.0), (180, 0.0), (600, 1.0)))
+    idle = np.zeros(600, dtype=bool)
+    # Every third request is due in the outage, and none in its first and last seconds.
+    idle[120:180] = np.arange(60) % 3 != 1
+    result = measure(replace(dead, quiet=idle), GROW, 60.0)
+    assert result["longest_gap"] == Value(58.0)
+    recovered = replace(dead, throughput=np.where(np.arange(600) == 150, 1.0, dead.throughput), quiet=idle)
+    assert measure(recovered, GROW, 60.0)["longest_gap"] == Value(28.0)
+
+
 def test_no_second_between_two_steps_is_lost():
     late = course(l=pieces((129, 1.0), (130, 9.0), (600, 1.0)))
     first = measure(late, ChangeInRun(120.0, 129.4, 2, 2, open=False, p99=0.02), 60.0)

@@ -600,8 +600,8 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """
     horizon = course.within(change.begin, change.end)
     x, failed = course.throughput[horizon], course.failures[horizon]
-    due = ~course.idle[horizon]
-    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & due)))}
+    gap = _longest_gap(x > 0, course.idle[horizon])
+    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(gap))}
     if change.p99 is not None or change.errors is not None:
         p99 = course.response_p99[horizon]
         broken, at_least = np.zeros((2, len(x)), dtype=bool)
@@ -629,10 +629,17 @@ def _exposure(course: Course, change: ChangeInRun) -> Value:
     return Value(total, censored=unknown > 0)
 
 
-def _longest(flags: np.ndarray) -> int:
-    """Return the length of the longest sequence of successive set flags; 0 without any."""
-    longest = current = 0
-    for flag in flags:
-        current = current + 1 if flag else 0
-        longest = max(longest, current)
+def _longest_gap(succeeded: Flags, idle: Flags) -> int:
+    """Return the length of the longest gap without a success, s; 0 without any.
+
+    `succeeded` and `idle` mark the seconds with a success and those in which nothing was due. A gap begins and ends
+    with a second that is not idle. Idle seconds in it count: few requests are due in an outage at a low rate.
+    """
+    longest, begin = 0, None
+    for second, (good, nothing_due) in enumerate(zip(succeeded, idle, strict=True)):
+        if good:
+            begin = None
+        elif not nothing_due:
+            begin = second if begin is None else begin
+            longest = max(longest, second + 1 - begin)
     return longest
