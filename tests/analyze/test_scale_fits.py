@@ -1,7 +1,10 @@
 """Fits of a scale experiment's curves use its scaling, blocks and run names."""
 
+import json
+
 import pytest
 
+from loadframe.analyze.scale.strong_weak import Law
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report.scale_words import limits
 from simulated import Truth, write_experiment, write_run
@@ -60,3 +63,28 @@ def test_a_run_that_lies_far_off_is_named(tmp_path):
     odd = {"b2-nodes8-clients8": Truth(noise=0.005, lam=50)}
     fit = over_nodes(other_truths(tmp_path / "e", odd))
     assert any("b2-nodes8-clients8" in warning.cause for warning in fit.warnings)
+
+
+def test_bands_and_speed_ups_cover_the_bounds_of_the_load_generator(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(noise=0.005), nodes=NODES, clients=(8,), repetitions=3)
+    exact = over_nodes(path)
+    for file in path.glob("runs/*/summary.json"):
+        summary = json.loads(file.read_text())
+        for figure in summary["verdict"]["figures"]:
+            if figure["figure"] == "throughput":
+                value = sum(of["throughput"] for of in summary["phases"][0]["operations"].values())
+                figure |= {"low": {"value": value}, "high": {"value": 1.04 * value}}
+        file.write_text(json.dumps(summary))
+    fit = over_nodes(path)
+    assert fit.best == exact.best == "amdahl"
+    # The curve at one node is lambda.
+    (low,), (high,) = fit.best_model.band([1.0])
+    lam = fit.best_model.parameters["lambda"]
+    assert (low, high) == pytest.approx((lam.low, lam.high))
+    assert high > 1.03 * exact.best_model.band([1.0])[1][0]
+    usl, plain = (Law("usl", of.models["usl"].parameters["sigma"], True, of.models["usl"]) for of in (fit, exact))
+    speedup, narrow = usl.speedup(8), plain.speedup(8)
+    assert speedup.value == narrow.value
+    # Only the throughputs of the larger, or of the smaller sizes may be 4 % higher.
+    assert speedup.low == pytest.approx(narrow.low / 1.04, rel=0.01)
+    assert speedup.high == pytest.approx(narrow.high * 1.04, rel=0.01)

@@ -111,7 +111,8 @@ class ModelFit:
 
     `residuals` has one number per observation, in their order: (measured - predicted) / mean at that size, without the
     division for an absolute fit. `extrapolation_error` is the relative error of predicting the largest size from the
-    others. AICc is None with too few runs.
+    others. AICc is None with too few runs. `others` are fits of the same model to bounds of the throughputs: intervals
+    cover theirs.
     """
 
     name: ModelName
@@ -123,6 +124,7 @@ class ModelFit:
     extrapolation_error: float | None
     point: PointFit = field(repr=False)
     spread: Spread = field(repr=False)
+    others: tuple["ModelFit", ...] = field(default=(), repr=False)
 
     def predicted(self, n: Array) -> Array:
         """Return the curve's throughput at sizes `n`."""
@@ -131,7 +133,19 @@ class ModelFit:
     def band(self, n: Array) -> tuple[Array, Array]:
         """Return the ends of the curve's 95 % interval at sizes `n`, point by point."""
         sizes = np.asarray(n, dtype=float)
-        return self.spread.interval(self.point.model.curve(self.spread.theta, sizes))
+        return self._covering([one.point.model.curve(one.spread.theta, sizes) for one in (self, *self.others)])
+
+    def ratio(self, above: float, below: float) -> tuple[float, float]:
+        """Return the ends of the 95 % interval of the curve's ratio of throughputs at two sizes."""
+        sizes = np.array([above, below])
+        curves = [one.point.model.curve(one.spread.theta, sizes) for one in (self, *self.others)]
+        low, high = self._covering([curve[..., 0] / curve[..., 1] for curve in curves])
+        return float(low), float(high)
+
+    def _covering(self, values: Sequence[Array]) -> tuple[Array, Array]:
+        """Return the ends of an interval that covers the interval of each fit; `values` has the draws of each fit."""
+        ends = [one.spread.interval(drawn) for one, drawn in zip((self, *self.others), values, strict=True)]
+        return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
 
     @property
     def settled(self) -> bool:
@@ -139,7 +153,9 @@ class ModelFit:
         lam = self.parameters["lambda"]
         low, high = lam.low, lam.high
         if self.spread.levels is not None:
-            low, high = map(float, self.spread.interval(self.spread.theta[:, 0] / np.exp(self.spread.levels)))
+            spreads = [one.spread for one in (self, *self.others)]
+            drawn = [it.theta[:, 0] / (1.0 if it.levels is None else np.exp(it.levels)) for it in spreads]
+            low, high = map(float, self._covering(drawn))
         return high - low <= lam.value
 
     def as_dict(self) -> dict[str, Any]:

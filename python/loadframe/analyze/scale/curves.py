@@ -319,6 +319,7 @@ def _fit_within_bounds(
                 key: _all_of(estimate, [one.models[name].parameters[key] for one in others])
                 for key, estimate in model.parameters.items()
             },
+            others=tuple(one.models[name] for one in others),
         )
         for name, model in fitted.models.items()
     }

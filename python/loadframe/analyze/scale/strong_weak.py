@@ -44,10 +44,8 @@ class Law:
         """
         value = self._ratio(self.model.point.theta, nodes, fewest)
         if len(self.model.parameters) > 2:
-            draws = self.model.spread.theta
-            sizes = np.array([nodes, fewest])
-            curve = self.model.point.model.curve(draws, sizes)
-            return self.model.spread.estimate(value, curve[..., 0] / curve[..., 1])
+            low, high = self.model.ratio(nodes, fewest)
+            return Estimate(value, min(low, value), max(high, value))
         if not self.share.is_finite:
             return Estimate(value, 0.0, math.inf)
         ends = []
