@@ -241,6 +241,18 @@ def test_a_share_is_refused_for_a_phase_whose_other_stream_keeps_its_load(load, 
     load(mixed.replace("{share: 75%, of: saturated}", "50/s"))
 
 
+def test_a_share_of_the_capacity_with_other_parameters_is_refused(load, refused):
+    def other(loaded_with, measured_with):
+        text = EXPERIMENT.replace("arrivals: poisson}", f"arrivals: poisson, with: {{documents: {loaded_with}}}}}")
+        return text.replace("most: 18}}", f"most: 18}}, with: {{documents: {measured_with}}}}}")
+
+    load(other(500, 500))
+    error, place = refused(other(500, 600))
+    assert "the load 'saturated' measures the capacity with another documents than 'open' has" in error.what
+    assert place.startswith("saturated")
+    refused(EXPERIMENT.replace("most: 18}}", "most: 18}, with: {documents: 500}}"))
+
+
 def test_a_load_that_drops_each_group_of_requests_is_refused(load, tmp_path):
     load(EXPERIMENT)
     small = (tmp_path / "small.yaml").read_text()

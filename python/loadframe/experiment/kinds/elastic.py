@@ -95,6 +95,9 @@ class Elastic(Kind):
             raise document.error(("objective",), what, "remove objective, and give the capacities in requests/s")
         for name, load in file.loads.items():
             self._check_load(experiment, measured, name, load)
+        for name, load in file.loads.items():
+            if isinstance(load.rate, RateShare):
+                _check_same_parameters(experiment, name, load.rate.of)
 
     def _check_load(self, experiment: Experiment, phase: Phase, name: str, load: LoadEntry) -> None:
         """Raise BadInput for a load that no stream of `phase` can take, or that drops each group of requests.
@@ -327,6 +330,17 @@ def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> Non
     experiment.workload.with_parameters(
         load.with_, folder=document.path.parent, where=lambda key: document.where(("loads", name, "with", key))
     )
+
+
+def _check_same_parameters(experiment: Experiment, name: str, of: str) -> None:
+    """Raise BadInput if the load `of`, which measures the capacity for the load `name`, has other parameters."""
+    loads, document = _elastic_file(experiment.file).loads, experiment.document
+    loaded_with, measured_with = (
+        experiment.workload.with_parameters(loads[load].with_).parameters for load in (name, of)
+    )
+    if differing := [key for key, value in loaded_with.items() if value != measured_with[key]]:
+        what = f"the load {of!r} measures the capacity with another {differing[0]} than {name!r} has"
+        raise document.error(("loads", name, "rate", "of"), what, "set the same parameters in both loads")
 
 
 def _check_share(experiment: Experiment, phase: Phase, name: str, rate: RateShare) -> None:
