@@ -11,7 +11,7 @@ import pytest
 from loadframe.analyze.elastic.course import read_course
 from loadframe.analyze.rates import RATES
 from loadframe.record import Run
-from simulated import Truth, write_run
+from simulated import Truth, write_histograms, write_run
 
 #: No answers from 20 s to 30 s; eight requests wait from 19.9 s on.
 SILENT = range(20, 30)
@@ -63,6 +63,19 @@ def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folde
     course = silent(folder, lambda second: None, lambda second: None)
     assert np.flatnonzero(course.unknown).tolist() == list(SILENT)
     assert np.isnan(course.response_p99[20:30]).all()
+
+
+def test_requests_without_an_answer_at_the_end_waited_for_as_long_as_was_recorded(tmp_path):
+    run = write_run(tmp_path, "hung", Truth(seconds=SECONDS, warmup=WARMUP, operation="look", noise=0.0))
+    assert (read_course(run).response_p99 < 1).all()
+    write_histograms(tmp_path / "hung.hlog", {0: [20.4] * 50})
+    (line,) = [line for line in (tmp_path / "hung.hlog").read_text().splitlines() if line.startswith("Tag=x")]
+    with (run.path / "histograms.hlog").open("a") as log:
+        log.write(line.replace("Tag=x,0.000", f"Tag=look/look/abandoned,{0.5 + WARMUP + SECONDS:.3f}") + "\n")
+    p99 = read_course(Run(run.path)).response_p99
+    # They were sent in the second 19, and the load ended after 40 s.
+    assert p99[21:] == pytest.approx(np.arange(1.4, 20), rel=0.01)
+    assert (p99[:21] < 1).all()
 
 
 def test_seconds_after_the_last_event_are_not_a_throughput_loss(tmp_path):

@@ -16,7 +16,7 @@ STUCK = [10.01] * 8
 def waits(tmp_path):
     """Return the figures by second of requests with these response times, by the second in which they were done."""
 
-    def figures(answered, others=None, unanswered=None, oldest=None):
+    def figures(answered, others=None, unanswered=None, oldest=None, lost=0):
         sides = ({}, {})
         for side, times in zip(sides, (answered, others or {}), strict=True):
             if times:
@@ -25,7 +25,8 @@ def waits(tmp_path):
         done = [SecondResponses(second, histogram, None) for second, histogram in sides[0].items()]
         done += [SecondResponses(second, None, histogram) for second, histogram in sides[1].items()]
         nothing = np.full(SECONDS, np.nan)
-        return responses(done, nothing if unanswered is None else unanswered, nothing if oldest is None else oldest)
+        unanswered = nothing if unanswered is None else unanswered
+        return responses(done, unanswered, nothing if oldest is None else oldest, lost)
 
     return figures
 
@@ -83,7 +84,27 @@ def test_the_oldest_of_many_quick_requests_is_not_their_99th_percentile(waits):
     old = np.full(SECONDS, 5.0)
     assert waits(served, unanswered=few, oldest=np.full(SECONDS, 0.5))[1] == pytest.approx(0.010, rel=0.01)
     assert waits(served, unanswered=few, oldest=old)[1] == pytest.approx(0.010, rel=0.01), "one of 101 is under 1 %"
-    assert waits(served, unanswered=many, oldest=old)[1] == pytest.approx(5.0)
+    assert waits(served, unanswered=many, oldest=old)[1] == pytest.approx(0.010, rel=0.01), "all ended, in time"
+    assert waits(served, unanswered=many, oldest=old, lost=2)[1] == pytest.approx(5.0)
+
+
+def test_one_of_many_clients_that_waits_does_not_make_the_99th_percentile(waits):
+    # 64 clients get 1000 answers each second, and one of them waits from 20 s on. The second of its answer has more.
+    served = dict.fromkeys(range(SECONDS), QUICK * 10) | {30: [*QUICK * 50, 10.01]}
+    oldest = np.where((np.arange(SECONDS) >= 20) & (np.arange(SECONDS) < 30), np.arange(SECONDS) - 19.0, 0.01)
+    p99 = waits(served, unanswered=np.full(SECONDS, 64.0), oldest=oldest)[1]
+    assert p99 == pytest.approx(0.010, rel=0.01)
+
+
+def test_slow_answers_beside_waiting_requests_keep_their_share(waits):
+    # 0.8 % of the answers of one second take 3 s, and one more request waits meanwhile.
+    slow = dict.fromkeys(range(SECONDS), QUICK * 10) | {25: [*[0.010] * 992, *[3.0] * 8], 30: [*QUICK * 10, 10.01]}
+    assert waits(slow)[1] == pytest.approx(0.010, rel=0.01)
+    # Of twelve that wait, each second has over 1 %.
+    stuck = dict.fromkeys(range(SECONDS), QUICK * 10) | {30: [*QUICK * 10, *[10.01] * 12]}
+    p99 = waits(stuck)[1]
+    assert (p99[21:30] >= TRUTH[1:] - 1).all()
+    assert p99[:19] == pytest.approx(0.010, rel=0.01)
 
 
 def test_a_silence_of_which_nothing_is_known_stays_unknown(waits):

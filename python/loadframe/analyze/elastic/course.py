@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.percentiles import at_most
 from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
 from loadframe.base.event_kinds import (
     BALANCED,
@@ -44,17 +45,20 @@ if TYPE_CHECKING:
 
 Series = npt.NDArray[np.float64]
 
-#: Number of values that represent a second's histogram, and the smallest share of waiting requests that changes p99.
+#: Number of values that represent a second's slow requests, and the smallest share of waiting ones that changes p99.
 _VALUES = 100
 _SHARE = 0.01
+#: Requests that took longer than this, s, waited throughout a second.
+_SECOND = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class SecondResponses:
     """Requests that ended in one second, by their response times.
 
-    The second's figures come from `answered`. `others` (failures, and late responses of the warm-up) only show who
-    waited before. A second may have several entries, but only one with `answered`.
+    The second's figures come from `answered`. `others` (failures, requests without an answer at the end, and late
+    responses of the warm-up) only show who waited before. A second may have several entries, but only one with
+    `answered`.
     """
 
     second: int
@@ -62,11 +66,12 @@ class SecondResponses:
     others: "Histogram | None"
 
 
-def responses(done: list[SecondResponses], unanswered: Series, oldest: Series) -> Series:
+def responses(done: list[SecondResponses], unanswered: Series, oldest: Series, lost: int) -> Series:
     """Return median and 99th percentile by second, s, as an array of shape (2, seconds); nan if unknown.
 
     `done` has the requests by second of their end, which may be after these seconds. `unanswered` and `oldest` are the
-    recorded number and age (s) of requests in flight at the end of each second, nan if not recorded.
+    recorded number and age (s) of requests in flight at the end of each second, nan if not recorded. `lost` is the
+    number of requests that `done` lacks, because they had not ended with the phase.
     """
     length = len(unanswered)
     answers = {
@@ -78,17 +83,13 @@ def responses(done: list[SecondResponses], unanswered: Series, oldest: Series) -
     for second, histogram in answers.items():
         series[:, second], counts[second] = _figures(histogram), histogram.count
     for second, waited in _waited(done, counts).items():
-        if second in answers:
-            waited.append(_values(answers[second]))
-        ages = np.concatenate([values for values, _ in waited])
-        weights = np.concatenate([np.full(len(values), weight) for values, weight in waited])
         # A bound never lowers a measured figure.
-        series[:, second] = np.fmax(series[:, second], _weighted(ages, weights))
+        series[:, second] = np.fmax(series[:, second], _together(answers.get(second), waited))
     for second in np.flatnonzero(np.isfinite(oldest) & (unanswered > 0)).tolist():
         age = oldest[second]
         if not counts[second]:
             series[:, second] = np.fmax(series[:, second], [age / 2, age])
-        elif age >= 1 and unanswered[second] > _SHARE * (counts[second] + unanswered[second]):
+        elif age >= 1 and min(unanswered[second], lost) > _SHARE * (counts[second] + unanswered[second]):
             series[1, second] = max(series[1, second], age)
     return series
 
@@ -103,23 +104,31 @@ def _waited(done: list[SecondResponses], counts: Series) -> dict[int, list[tuple
     for entry in done:
         for histogram in (entry.answered, entry.others):
             # A request that took less than a second did not wait throughout one.
-            if histogram is None or not histogram.count or (histogram.max or 0.0) <= 1.0:
+            if histogram is None or not histogram.count or (histogram.max or 0.0) <= _SECOND:
                 continue
-            values, weight = _values(histogram)
+            values, weight = _slow(histogram)
             for second in range(max(entry.second - int(values[-1]), 0), min(entry.second, len(counts))):
                 ages = values - (entry.second - second)
-                ages = ages[ages >= 1.0 if counts[second] else ages > 0.0]
+                ages = ages[ages >= _SECOND if counts[second] else ages > 0.0]
                 if len(ages):
                     samples[second].append((ages, weight))
     return samples
 
 
-def _values(histogram: "Histogram") -> tuple[Series, float]:
-    """Return up to 100 times (s) that represent a histogram, including its maximum, and the requests per time."""
-    size = min(histogram.count, _VALUES)
-    values = [histogram.quantile((rank + 0.5) / size) or 0.0 for rank in range(size)]
+def _slow(histogram: "Histogram") -> tuple[Series, float]:
+    """Return up to 100 times (s) that represent the requests above 1 s, and the number of requests per time.
+
+    The maximum is among them. Empty, with a number of 1, without such requests.
+    """
+    quick = at_most(histogram, _SECOND)
+    slow = histogram.count - quick
+    if not slow:
+        return np.zeros(0), 1.0
+    size = min(slow, _VALUES)
+    ranks = quick + (np.arange(size) + 0.5) * slow / size
+    values = [histogram.quantile(rank / histogram.count) or 0.0 for rank in ranks]
     values[-1] = histogram.max or values[-1]
-    return np.array(values), histogram.count / size
+    return np.array(values), slow / size
 
 
 def _figures(histogram: "Histogram") -> tuple[float, float]:
@@ -127,13 +136,24 @@ def _figures(histogram: "Histogram") -> tuple[float, float]:
     return histogram.quantile(0.5) or 0.0, histogram.quantile(0.99) or 0.0
 
 
-def _weighted(values: Series, weights: Series) -> Series:
-    """Return an array of the median and the 99th percentile of values that count with these weights."""
+def _together(answered: "Histogram | None", waited: list[tuple[Series, float]]) -> Series:
+    """Return an array of the median and the 99th percentile of a second's answers and its waiting requests.
+
+    `waited` has ages, of 1 s or more beside answers, and the number of requests that each age represents.
+    """
+    quick = at_most(answered, _SECOND) if answered else 0
+    slow = [*waited, *([_slow(answered)] if answered else [])]
+    values = np.concatenate([values for values, _ in slow])
+    weights = np.concatenate([np.full(len(values), weight) for values, weight in slow])
     order = np.argsort(values)
-    values, weights = values[order], weights[order]
-    shares = np.cumsum(weights) / weights.sum()
-    figures: Series = values[np.searchsorted(shares, np.array([0.5, 0.99]) - 1e-9)]
-    return figures
+    ranks = quick + np.cumsum(weights[order])
+    figures = []
+    for rank in np.array([0.5, 0.99]) * ranks[-1] - 1e-9:
+        if answered and rank <= quick:
+            figures.append(answered.quantile(rank / answered.count) or 0.0)
+        else:
+            figures.append(float(values[order][min(np.searchsorted(ranks, rank), len(order) - 1)]))
+    return np.array(figures)
 
 
 Flags = npt.NDArray[np.bool_]
@@ -228,6 +248,8 @@ def _share(failed: Series, succeeded: Series) -> Series:
     return np.divide(failed, failed + succeeded, out=np.zeros(len(failed)), where=failed > 0)
 
 
+#: Kind of the histograms of requests without an answer at the end.
+_ABANDONED = "abandoned"
 #: Names of nodes that count in the size of a cluster, not further servers of a shard, routers and other companions.
 _COUNTED = re.compile(r"(node|app)-\d+")
 
@@ -315,7 +337,8 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
-    response = responses(_second_responses(run, phase.name, main, phase.start, first), unanswered, oldest)
+    by_second = _second_responses(run, phase.name, main, phase.start, first)
+    response = responses(by_second, unanswered, oldest, _lost(run, phase, main))
     due = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
     of_all, _ = _unanswered(rows, first, length)
     return Course(
@@ -366,8 +389,9 @@ def _ingesting(phase: PhaseSummary) -> list[str]:
 def _second_responses(run: Run, phase: str, operation: str, start: float, first: int) -> list[SecondResponses]:
     """Return the histograms of an operation's response times by second, including those after the phase's end.
 
-    Failures, and responses of the warm-up in a second with measured ones, are in `others`. Seconds count from the
-    `first` whole second of the measured window; `start` is the start of the phase, s since the run began.
+    Failures, requests without an answer at the end, and responses of the warm-up in a second with measured ones are in
+    `others`. Seconds count from the `first` whole second of the measured window; `start` is the start of the phase, s
+    since the run began.
     """
     known = set(run.histograms.tags())
 
@@ -384,9 +408,17 @@ def _second_responses(run: Run, phase: str, operation: str, start: float, first:
     # A second at the end of the warm-up has both; the measurement takes precedence.
     done = [SecondResponses(second, histogram, None) for second, histogram in sorted(counted.items())]
     done += [SecondResponses(second, None, histogram) for second, histogram in early.items() if second in answered]
-    for suffix in ("", "/warmup"):
-        done += [SecondResponses(second, None, histogram) for second, histogram in seconds("failure", suffix).items()]
+    for kind in ("failure", _ABANDONED):
+        for suffix in ("", "/warmup"):
+            done += [SecondResponses(second, None, histogram) for second, histogram in seconds(kind, suffix).items()]
     return done
+
+
+def _lost(run: Run, phase: PhaseSummary, operation: str) -> int:
+    """Return the number of an operation's requests without an answer whose waiting time is not in the histograms."""
+    tags = {f"{phase.name}/{operation}/{_ABANDONED}{suffix}" for suffix in ("", "/warmup")} & {*run.histograms.tags()}
+    known = sum(run.histograms.total(tag).count for tag in tags)
+    return max(phase.operations[operation].in_flight_at_end - known, 0)
 
 
 def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series]:
