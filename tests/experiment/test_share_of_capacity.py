@@ -92,6 +92,21 @@ def test_a_rate_follows_the_capacity_that_was_found(tmp_path, store):
 
 
 @pytest.mark.store
+def test_a_capacity_of_another_load_is_refused(tmp_path, store):
+    (tmp_path / "rest.yaml").write_text(f"parameters: {{size: 1}}\n{WORKLOAD}")
+    text = "kind: capacity\nslo: {response: 10s}\nsearch: {start: 50, least: 50, most: 100}\n"
+    carry_out(write(tmp_path, "found", store, text), Witness())
+    text = "kind: scale\nfactors: {threads: [1, 2]}\nrate: 70 % of capacity\ncapacity: found\n"
+    path = write(tmp_path, "share", store, f"{text}with: {{size: 2}}\n")
+    with pytest.raises(BadInput, match="found has the capacity of other runs: its parameter size is 1") as caught:
+        load_experiment(path)
+    assert str(caught.value.where).endswith("share.yaml:7:11")
+    (tmp_path / "rest.yaml").write_text(f"parameters: {{size: 1}}\n{WORKLOAD.replace('name: ask', 'name: other')}")
+    with pytest.raises(BadInput, match="other runs: it measures ask"):
+        load_experiment(write(tmp_path, "share", store, text))
+
+
+@pytest.mark.store
 def test_a_capacity_that_was_not_found_is_refused(tmp_path, store):
     text = "kind: capacity\nslo: {response: 1us, percentile: p50}\nsearch: {start: 50, least: 50, most: 100}\n"
     carry_out(write(tmp_path, "none", store, text), Witness())

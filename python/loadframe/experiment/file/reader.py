@@ -5,9 +5,10 @@ It starts no processes. `design` orders the runs, and `runner` executes them.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, below, is_path
@@ -168,6 +169,9 @@ def _with_capacities(experiment: Experiment) -> Experiment:
         why = error.what if isinstance(error, BadInput) else "it is not of kind capacity"
         what = f"cannot read a capacity experiment in {folder}: {why}"
         raise document.error(("capacity",), what, "name the folder of a capacity experiment") from None
+    if differing := _other_load(experiment, results.folder.description):
+        what = f"{folder} has the capacity of other runs: {differing}"
+        raise document.error(("capacity",), what, "name a capacity experiment with the same load and kind of store")
     rates: list[tuple[dict[str, Level], float]] = []
     for capacity in results.capacities:
         if capacity.over != "rate":
@@ -183,6 +187,27 @@ def _with_capacities(experiment: Experiment) -> Experiment:
     for run in experiment.kind.design(experiment).runs:
         experiment.pace("rate", run.treatment)
     return experiment
+
+
+def _other_load(experiment: Experiment, measured: Mapping[str, Any]) -> str | None:
+    """Return how the load or store of a described capacity experiment differs outside of the factors of both."""
+    factors = {factor.name for factor in experiment.factors} | set(measured["factors"])
+    if measured["measure"] != list(experiment.measured):
+        return f"it measures {', '.join(measured['measure'])}"
+    kind, other = experiment.file.store.kind, measured["store"].get("kind")
+    if "store.kind" not in factors and kind and other and kind != other and not is_path(kind):
+        return f"its store is {other}"
+    written = {name: value for name, value in measured["with"].items() if not is_expression(value)}
+    if unknown := [name for name in written if name not in experiment.workload.defaults]:
+        return f"its workload has a parameter {unknown[0]!r}"
+    # Both start from the defaults: with the file's own values, one that only this file sets would seem equal.
+    theirs = replace(experiment.workload, settings={}).with_parameters(written).parameters
+    for name, value in experiment.workload.parameters.items():
+        expressions = (experiment.file.with_.get(name), measured["with"].get(name))
+        varied = f"with.{name}" in factors or any(is_expression(one) for one in expressions)
+        if not varied and value != theirs[name]:
+            return f"its parameter {name} is {theirs[name]}"
+    return None
 
 
 def _kind(document: Document) -> Kind:
