@@ -246,7 +246,7 @@ def _analyse(
             *faulty_runs([Group("the design", tuple(designed), strict=True)]),
             *(fresh_nodes(_of_figures(used, design.runs), [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
-            *_undetermined(unknown, designed, used),
+            *([rules.UNKNOWN_EFFECTS(settings=[short(name) for name in unknown])] if unknown else []),
         ),
         failed=failed,
         unknown=unknown,
@@ -458,18 +458,6 @@ def _confirmation(
         return None
     kinds = list(dict.fromkeys([objective.kind, "p99"]))
     return compare(groups, kinds, intended=True)
-
-
-def _undetermined(
-    unknown: Sequence[str], designed: Sequence[RecordedRun], used: Sequence[RecordedRun]
-) -> Iterator[Finding]:
-    """Yield a finding about settings with unknown effects, if there are any.
-
-    `designed` are the runs of the design, `used` those with a figure.
-    """
-    if unknown:
-        missing = {_key(run.treatment) for run in designed} - {_key(run.treatment) for run in used}
-        yield rules.UNKNOWN_EFFECTS(settings=[short(name) for name in unknown], missing=bool(missing))
 
 
 def _doubts(

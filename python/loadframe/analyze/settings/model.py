@@ -3,8 +3,9 @@
 Shares are sums of squares divided by the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
 chapters 17 to 20. A split plot separates two errors. Terms that differ only between clusters, such as those of factors
 that are hard to change, are tested against the differences between clusters in the same state. The others are tested
-against those between runs on one cluster. Without repetitions, two-level designs use Lenth's pseudo standard error
-("Quick and easy analysis of unreplicated factorials", Technometrics 31, 1989), which treats most effects as noise.
+against those between runs on one cluster, or against both if they differ partly between clusters. Without repetitions,
+two-level designs use Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics
+31, 1989), which treats most effects as noise.
 Effects of a level alone share the same default runs, so their errors are correlated and Lenth's method does not apply.
 
 Slow runs fail more often than fast ones, so the runs that survive are a selection. A run in which the store failed is
@@ -238,14 +239,22 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
         strata = [_between(data, lower, within, {term: columns[term] for term in whole}, lenth), lower]
     else:
         strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
-    fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
+    rest = sum(stratum.rest for stratum in strata)
+    fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items() if term}
+    if len(fits) < len(terms) and len(strata) > 1:
+        across = _across(data, columns, strata[-1])
+        rest, both = across.rest, _fits(across, total)
+        # The other strata have only a part of each sum of squares.
+        shares = {term: replace(fit, share=both[term].share) for term, fit in fits.items()}
+        strata.insert(0, replace(across, slices={term: it for term, it in across.slices.items() if term not in fits}))
+        fits = both | shares
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
     block_share = block_squares / total if total else 0.0
     return EffectsModel(
         terms=tuple(fits[term] for term in terms if term in fits),
         contrasts=tuple(contrast for stratum in strata for contrast in _contrasts(stratum, data.levels, balanced)),
         block_share=block_share,
-        error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
+        error_share=rest / total if total else 0.0,
         freedom=strata[-1].freedom,
         balanced=balanced,
         aliases=aliases(data.rows, data.levels, terms) if balanced else {},
@@ -467,6 +476,38 @@ def _between(
         parts @ (lower.variance * lower.inverse) @ parts.T,
     )
     return replace(upper, carried_freedom=lower.freedom, freedom=upper.freedom if lower.freedom else 0)
+
+
+def _across(data: Data, columns: Mapping[Term, Array], lower: _Stratum) -> _Stratum:
+    """Return the fit of all terms, with these columns, to the runs, without a separation of clusters.
+
+    It determines terms that are partly within and partly between clusters. `lower` is the fit of other terms within
+    clusters. Its variance is that of runs. The residual beyond it also has the variance of clusters, which follows from
+    its expectation (Henderson, "Estimation of variance and covariance components", Biometrics 9, 1953, method 3).
+    """
+    blocks, plots = numbered(data.blocks), numbered(data.plots)
+    together = (plots[:, np.newaxis] == plots).astype(np.float64)
+    fit = _stratum(data.response, columns, blocks, len(data.rows), lenth=False, carried=together)
+    freedom = fit.freedom - lower.freedom
+    if not lower.freedom or freedom <= 0:
+        return replace(fit, variance=0.0, freedom=0, carried=np.zeros_like(fit.inverse))
+    matrix = np.column_stack(list(columns.values()))
+    matrix = matrix - _project(matrix, blocks)
+    explained = np.trace(_project(together, blocks)) + ((matrix.T @ together @ matrix) * fit.inverse).sum()
+    # The mean square of the residual has the variance of runs, and this multiple of the variance of clusters.
+    multiple = (len(data.rows) - explained) / freedom
+    between = fit.carried / multiple
+    # A negative part would subtract the variance of runs, so it counts as 0.
+    sizes, axes = np.linalg.eigh(fit.inverse - between)
+    within = (axes * np.maximum(sizes, 0.0)) @ axes.T
+    return replace(
+        fit,
+        inverse=between,
+        variance=max(fit.rest - lower.rest, 0.0) / freedom,
+        freedom=freedom,
+        carried=lower.variance * within,
+        carried_freedom=lower.freedom,
+    )
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:

@@ -45,7 +45,7 @@ def _unknown_effects(settings: Sequence[str]) -> str:
     """Return the cause: the runs do not determine effects of these settings."""
     return (
         f"the valid runs do not determine the effect of {', '.join(settings)}: a level is missing, or differs only"
-        " together with other settings or between clusters"
+        " together with other settings or blocks"
     )
 
 
@@ -79,13 +79,7 @@ INCOMPLETE = Rule(
     "{missing} of {total} combinations have no valid run, which unbalances the design",
     _REPEAT_EXCLUDED,
 )
-UNKNOWN_EFFECTS = Rule(
-    "unknown_effects",
-    _unknown_effects,
-    lambda missing: (
-        _REPEAT_EXCLUDED if missing else "use another scheme, or vary fewer settings that need another cluster or data"
-    ),
-)
+UNKNOWN_EFFECTS = Rule("unknown_effects", _unknown_effects, _REPEAT_EXCLUDED)
 FAILED_COMBINATION = Rule(
     "failed_combination",
     _failed_combination,
