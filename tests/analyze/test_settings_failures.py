@@ -16,7 +16,7 @@ from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import GeneratorFigures
 from loadframe.report.kinds.settings import settings_document
-from loadframe.report.settings_words import effect_text, lead
+from loadframe.report.settings_words import effect_text, lead, level_text
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 FACTORS = {"cache": [0, 1], "threads": [2, 4]}
@@ -228,6 +228,59 @@ def test_an_effect_between_levels_without_failures_is_claimed_beside_a_level_wit
     logs = 0.5 * (rows[:, 0] == 1) + 0.02 * random.standard_normal(18)
     (fit,) = fit_with_failures(Data(rows, logs, [0] * 18, range(18), [3], [False]), 1, higher=True).terms
     assert fit.p < 1e-6
+
+
+def interacting(random, size, failed=0):
+    """Return runs of two settings with three levels that interact at the levels (1, 1) alone, and their model.
+
+    The last `failed` runs, all at the levels (2, 2), are the failed ones.
+    """
+    rows = np.array([row for row in itertools.product(range(3), repeat=2) for _ in range(5)])
+    logs = 0.1 * rows[:, 0] + size * (rows == 1).all(axis=1) + 0.02 * random.standard_normal(len(rows))
+    given = Data(rows, logs, [0] * len(rows), range(len(rows)), [3, 3], [False] * 2)
+    return given, fit_with_failures(given, failed, higher=True)
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+def test_an_interaction_of_three_levels_is_claimed_beside_levels_with_failures(failed):
+    _, model = interacting(np.random.default_rng(19), 0.2, failed)
+    (fit,) = [fit for fit in model.terms if fit.term == (0, 1)]
+    assert fit.p < 1e-4
+    effects = {one.levels: one for one in model.contrasts if one.term == (0, 1)}
+    assert list(effects) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert effects[1, 1].ratio.low < np.exp(0.2) < effects[1, 1].ratio.high
+    assert [one.low_open for one in effects.values()] == [False, False, False, failed > 0]
+    wide = widened(model, Stretch(1.0, 1.02))
+    assert next(fit.p for fit in wide.terms if fit.term == (0, 1)) == fit.p, "no bound explains this effect"
+
+
+def test_absent_interactions_of_three_levels_are_not_claimed_for_survivors():
+    """The slowest runs at one combination fail."""
+    random, claims, trials = np.random.default_rng(20), 0, 150
+    for _ in range(trials):
+        given, _ = interacting(random, 0.0)
+        last = np.argsort(given.response[-5:])[::-1]
+        order = np.concatenate([np.arange(40), 40 + last])
+        again = Data(given.rows[order], given.response[order], [0] * 45, range(45), [3, 3], [False] * 2)
+        model = fit_with_failures(again, 3, higher=True)
+        claims += next(fit.p for fit in model.terms if fit.term == (0, 1)) < 0.05
+    assert claims <= 0.08 * trials
+
+
+def test_reports_name_the_levels_of_an_interaction():
+    runs = []
+    for block, cache, threads in itertools.product(range(1, 4), (0, 1, 2), (2, 4)):
+        rate = 100 * np.exp(0.3 * (cache == 2) * (threads == 4) + 0.01 * ((7 * block + 3 * cache + threads) % 5))
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=invalid()))
+        runs.append(RecordedRun(f"b{block}-{cache}-{threads}", block, {"cache": cache, "threads": threads}, made))
+    factors = {"cache": [0, 1, 2], "threads": [2, 4]}
+    (result,) = analyse({**DESCRIPTION, "factors": factors}, runs, costs=False)
+    contrasts = [one for one in result.responses[0].model.contrasts if len(one.term) == 2]
+    texts = [level_text(result, one, factors) for one in contrasts]
+    assert texts == ["1 with 4, beyond each alone", "2 with 4, beyond each alone"]
+    assert contrasts[1].ratio.low < np.exp(0.3) < contrasts[1].ratio.high
+    assert "cache × threads (" in lead(result, factors)[0]
 
 
 def test_bounds_of_values_do_not_close_an_end_that_failures_hide():

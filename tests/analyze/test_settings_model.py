@@ -72,7 +72,7 @@ def test_three_factors_of_a_machine():
     assert {term: round(share) for term, share in shares(model).items()} == {
         (0,): 18, (1,): 4, (2,): 71, (0, 1): 4, (0, 2): 1, (1, 2): 2, (0, 1, 2): 0
     }  # fmt: skip
-    assert values(model) == {(0,): 20, (1,): 10, (2,): 40, (0, 1): 20, (0, 2): 8, (1, 2): 12}
+    assert values(model) == {(0,): 20, (1,): 10, (2,): 40, (0, 1): 20, (0, 2): 8, (1, 2): 12, (0, 1, 2): 8}
 
 
 def test_repeated_runs_of_memory_and_cache():

@@ -77,12 +77,15 @@ def effect_text(contrast: Contrast) -> str:
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
     """Write the level of an effect and the default: `256m instead of 128m`; for an interaction `beyond each alone`.
 
+    Interactions of settings with more than two levels begin with the levels: `256m with 4, beyond each alone`.
     `levels` maps each setting to its levels, the default first.
     """
-    if len(contrast.term) > 1:
-        return "beyond each alone"
-    named = levels[result.factors[contrast.term[0]]]
-    return f"{named[contrast.levels[0]]} instead of {named[0]}"
+    named = [levels[result.factors[index]] for index in contrast.term]
+    chosen = [str(names[level]) for names, level in zip(named, contrast.levels, strict=True)]
+    if len(named) == 1:
+        return f"{chosen[0]} instead of {named[0][0]}"
+    beyond = "beyond each alone" if len(named) == 2 else "beyond each alone and in pairs"
+    return f"{' with '.join(chosen)}, {beyond}" if max(map(len, named)) > 2 else beyond
 
 
 def better_text(probability: float | None) -> str:

@@ -141,7 +141,7 @@ class TermFit:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of one level from the default, or the interaction of two two-level factors.
+    """The difference of one level from the default, or the interaction of levels of several factors.
 
     In the unit of the response, with its 95 % interval, which is unbounded if the variance of runs is unknown. Failed
     runs open an end of the interval. `p` is that of no effect without failed runs, or None if it cannot be computed.
@@ -545,25 +545,22 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
 
 
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
-    """Return each level against the default, and the interactions of pairs of two-level factors.
+    """Return each level against the default, and the interactions of levels of several factors.
 
-    `levels` is the number of levels of each factor. Contrasts that the runs do not determine are left out. Without
-    degrees of freedom, half-widths follow Lenth's method. `balanced`: columns sum to zero over the levels, else they
-    are 0 and 1.
+    `levels` is the number of levels of each factor. An interaction is the change of one factor's effect, from its
+    default to a level, by another factor's; with a third factor, the change of this change. Contrasts that the runs do
+    not determine are left out. Without degrees of freedom, half-widths follow Lenth's method. `balanced`: columns sum
+    to zero over the levels, else they are 0 and 1.
     """
     lenth = None if stratum.freedom else _lenth(stratum)
     contrasts = []
-    named: dict[tuple[int, ...], Array]
-    for term, place in stratum.slices.items():
+    for term, place in ((term, place) for term, place in stratum.slices.items() if term):
         beta, (covariance, freedom) = stratum.beta[place], stratum.errors(place)
-        if len(term) == 1:
-            named = {(level,): np.eye(len(beta))[level - 1] + balanced for level in range(1, levels[term[0]])}
-        elif len(term) == 2 and len(beta) == 1:
-            named = {(1, 1): np.array([4.0 if balanced else 1.0])}
-        else:
-            continue
         within = stratum.determined[place, place]
-        for chosen, weight in named.items():
+        for chosen in itertools.product(*(range(1, levels[index]) for index in term)):
+            weight = np.ones(1)
+            for index, level in zip(term, chosen, strict=True):
+                weight = np.kron(weight, np.eye(levels[index] - 1)[level - 1] + balanced)
             if not np.allclose(weight @ within, weight, atol=_TINY):
                 continue
             value, half, p = float(weight @ beta), np.inf, None
