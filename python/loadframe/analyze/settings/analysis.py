@@ -415,17 +415,21 @@ def _winner(
 ) -> Levels | None:
     """Return the best combination; None if it is the default or the store failed at it.
 
-    The schemes `fraction` and `screening` combine the best level of each factor with a significant effect, if the store
-    did not fail more often there. The others take the first of `standings`. `higher`: more is better.
+    The schemes `fraction` and `screening` combine the best level of each factor with a significant effect. Such a level
+    has an interval above the default, failed runs included, and no larger share of them. The other schemes take the
+    first of `standings`. `higher`: more is better.
     """
     if scheme in _FRACTIONS and responses:
         levels = []
         for index, factor in enumerate(factors.values()):
-            effects = [contrast for contrast in responses[0].model.contrasts if contrast.term == (index,)]
-            best = max(effects, key=lambda effect: effect.value if higher else -effect.value, default=None)
-            good = best is not None and (best.value > 0) == higher and responses[0].claimed((index,))
-            good = good and best is not None and not failures.more_than_default({index: best.levels[0]})
-            levels.append(factor[best.levels[0]] if best and good else factor[0])
+            better = [
+                contrast
+                for contrast in responses[0].model.contrasts
+                if contrast.term == (index,) and contrast.excludes_none and (contrast.value > 0) == higher
+                and responses[0].claimed((index,)) and not failures.more_than_default({index: contrast.levels[0]})
+            ]  # fmt: skip
+            best = max(better, key=lambda contrast: abs(contrast.value), default=None)
+            levels.append(factor[best.levels[0] if best else 0])
         chosen = tuple(levels)
         return None if chosen == combinations[0] or failures.at(_row(factors, chosen))[0] else chosen
     if not standings or standings[0].combination == 0:
