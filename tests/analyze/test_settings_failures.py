@@ -324,3 +324,22 @@ def test_a_fraction_does_not_choose_a_level_whose_lead_failed_runs_could_explain
     (result,) = analyse({**DESCRIPTION, "factors": {"cache": [0, 1, 2]}, "scheme": "fraction"}, runs, costs=False)
     assert result.responses[0].claimed(CACHE)
     assert result.winner == (1,)
+
+
+def test_reports_name_the_combination_whose_failures_make_all_effects_unknown():
+    """Seven of eight combinations estimate no interaction of three, which may explain each effect."""
+    random, runs = np.random.default_rng(22), []
+    for block, *levels in itertools.product(range(1, 4), (0, 1), (0, 1), (0, 1)):
+        rate = 100 * np.exp(0.3 * levels[0] + 0.01 * random.standard_normal())
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = invalid(*(["node_lost"] if levels == [1, 1, 0] else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict))
+        treatment = dict(zip("abc", levels, strict=True))
+        runs.append(RecordedRun(f"b{block}-{levels}", block, treatment, made))
+    factors = {name: [0, 1] for name in "abc"}
+    (result,) = analyse({**DESCRIPTION, "factors": factors}, runs, costs=False)
+    assert {effect_text(one) for one in result.responses[0].model.contrasts} == {"unknown"}
+    (answer, _) = lead(result, factors)
+    assert "failed in every run at a 1, b 1, where settings may interact." in answer
+    (cause,) = [it.cause for it in result.warnings if it.code == "failed_combination"]
+    assert cause.endswith("so the effects of a, b, c are unknown, because these settings may interact there")

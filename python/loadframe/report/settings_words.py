@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.settings.analysis import Response, SettingsAt, short, term_name
+from loadframe.analyze.settings.analysis import Response, SettingsAt, hidden_settings, short, term_name
 from loadframe.analyze.settings.analysis import aliases_text as named_aliases
 from loadframe.analyze.settings.model import Contrast
 from loadframe.base.units import counted, format_change, format_count, format_share
@@ -115,11 +115,7 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     if all(fit.p is None for fit in ranked):
         return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs."
     if not claimed and result.failed:
-        failed = sum(failed for failed, _ in result.failed.values())
-        return (
-            f"Inconclusive: which settings change {measure} is unknown, because the store failed in"
-            f" {counted(failed, 'run')}, which bound each effect on one side at most."
-        )
+        return f"Inconclusive: which settings change {measure} is unknown, because the store failed {_where(result)}."
     untested = [term_text(result, fit.term) for fit in model.terms if fit.p is None and len(fit.term) == 1]
     if not claimed and (result.unknown or untested):
         named = ", ".join([*untested, *map(short, result.unknown)])
@@ -146,6 +142,16 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
         parts.append(f"{name} ({'; '.join(figures)})" if figures else name)
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
     return f"Settings that change {measure}: {', '.join(parts)}{more}."
+
+
+def _where(result: SettingsAt) -> str:
+    """Write in how many runs the store failed, or at which combinations in every run, and why effects are unknown."""
+    if hidden_settings(result.responses[0], result.factors):
+        dead = [result.combinations[number] for number, (failed, total) in result.failed.items() if failed == total]
+        listed = " and at ".join(combination_text(result, levels) for levels in dead)
+        return f"in every run at {listed}, where settings may interact"
+    failed = sum(failed for failed, _ in result.failed.values())
+    return f"in {counted(failed, 'run')}, which bound each effect on one side at most"
 
 
 def _winner(result: SettingsAt) -> str:

@@ -242,7 +242,7 @@ def _analyse(
         confirmation=confirmation,
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=(
-            *_failing(failed_runs, failed_at, failures, factors),
+            *_failing(failed_runs, failed_at, failures, factors, responses),
             *faulty_runs([Group("the design", tuple(designed), strict=True)]),
             *(fresh_nodes(_of_figures(used, design.runs), [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
@@ -371,11 +371,13 @@ def _failing(
     failed_at: Sequence[tuple[int, ...]],
     failures: _Failures,
     factors: Mapping[str, Sequence[Any]],
+    responses: Sequence[Response],
 ) -> Iterator[Finding]:
     """Yield a finding for each combination at which the store failed.
 
     `failed_runs` and `failed_at` are the failed runs and their level numbers, `factors` the levels of each factor.
     """
+    hidden = hidden_settings(responses[0], list(factors)) if responses else ()
     for row in dict.fromkeys(failed_at):
         levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
         runs = [run for run, at in zip(failed_runs, failed_at, strict=True) if at == row]
@@ -385,6 +387,7 @@ def _failing(
             failed=failed,
             total=total,
             listed=runs_by_reason(runs),
+            hidden=hidden,
         )
 
 
@@ -524,6 +527,16 @@ def _unknown(response: Response, factors: Sequence[str], designed: Sequence[Reco
     known = Counter(contrast.term for contrast in response.model.contrasts)
     varied = [len({_key({name: run.treatment.get(name)}) for run in designed}) - 1 for name in factors]
     return tuple(name for index, name in enumerate(factors) if known[(index,)] < varied[index])
+
+
+def hidden_settings(response: Response, factors: Sequence[str]) -> tuple[str, ...]:
+    """Return short names of the settings with unknown effects, because they may interact where all runs failed.
+
+    `factors` are the settings of the model.
+    """
+    effects = {one.term: math.isnan(one.ratio.value) for one in response.model.contrasts if len(one.term) == 1}
+    lost = {index for term in response.model.lost for index in term}
+    return tuple(short(name) for index, name in enumerate(factors) if index in lost and effects.get((index,)))
 
 
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:

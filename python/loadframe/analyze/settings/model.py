@@ -186,6 +186,8 @@ class EffectsModel:
     balanced: bool
     #: Interactions that the design aliases with each term, so that they may explain its effect.
     aliases: Mapping[Term, tuple[Alias, ...]]
+    #: Interactions that the design can estimate, but not without its failed runs. They may explain effects within them.
+    lost: tuple[Term, ...] = ()
 
     @property
     def unseparated_share(self) -> float:
@@ -312,7 +314,7 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     ]
     fits = {fit.term: _judged(fit, [one for one in contrasts if one.term == fit.term]) for fit in model.terms}
     unknown = [replace(fit, share=0.0, p=None if fit.p is None else 1.0) for fit in whole.terms if fit.term not in fits]
-    return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts))
+    return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts), lost=tuple(sorted(lost)))
 
 
 def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:

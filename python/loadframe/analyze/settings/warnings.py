@@ -49,9 +49,14 @@ def _unknown_effects(settings: Sequence[str]) -> str:
     )
 
 
-def _failed_combination(combination: str, failed: int, total: int, listed: str) -> str:
-    """Return the cause: the store failed in `failed` of `total` runs at a combination; `listed` names them."""
+def _failed_combination(combination: str, failed: int, total: int, listed: str, hidden: Sequence[str]) -> str:
+    """Return the cause: the store failed in `failed` of `total` runs at a combination; `listed` names them.
+
+    `hidden` are the settings with unknown effects, because they may interact where all runs failed.
+    """
     rest = "it has no figures" if failed == total else "its figures come from the other runs"
+    if hidden and failed == total:
+        rest += f", so the effects of {', '.join(hidden)} are unknown, because these settings may interact there"
     return f"the store failed in {failed} of {counted(total, 'run')} at {combination} ({listed}): {rest}"
 
 
