@@ -429,6 +429,19 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     )
 
 
+def test_failed_runs_with_figures_leave_the_interval_closed_but_do_not_win():
+    new = [*runs("new", 5, factor=0.5), *with_reason("new", "node_lost")[5:]]
+    change(new[-1], response=replace(new[-1].operations("mixed")["read"].response, p99=0.02))
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99"])
+    (contrast,) = compared.contrasts
+    assert (contrast.failed, contrast.missing, contrast.of_survivors) == ((0, 1), (0, 0), (False, False))
+    assert contrast.ratio == contrast.estimate.ratio
+    assert contrast.ratio.high < 1
+    assert (contrast.outcome, contrast.p) == ("inconclusive", 1.0)
+    assert "the store failed in runs, so no advantage is claimed" in lead(compared)[0]
+    assert "without failures" not in lead(compared)[0]
+
+
 def test_response_times_of_successes_do_not_win_where_more_requests_fail():
     new = with_reason("new", "errors", 0.05)
     for run in new:

@@ -94,6 +94,30 @@ def test_a_figure_without_an_interval_names_the_load_generator_as_the_reason(com
     assert "[generator limit]" in comparison_page(shown)
 
 
+def test_means_of_survivors_have_a_label_and_a_ratio_open_on_both_sides_a_hint(compared, capsys):
+    first, *others = compared.contrasts
+    hidden = replace(first, outcome="inconclusive", failed=(1, 0), missing=(1, 0))
+    shown = replace(compared, contrasts=(hidden, *others))
+    cells = {column: cell.small for column, cell in zip(*_first_row(shown), strict=True)}
+    assert cells["old"].endswith("] without failures")
+    assert cells["slow"].endswith("]")
+    assert "requests/s without failures, " in lead(shown)[0]
+    assert throughput_plot(shown, "t").traces[0].texts[0].endswith("requests/s without failures")
+    assert "Figures without failures are of" in contrasts_table(shown).note
+    both = replace(hidden, failed=(1, 2), missing=(1, 2))
+    shown = replace(compared, contrasts=(both, *others))
+    cells = dict(zip(*_first_row(shown), strict=True))
+    assert cells["ratio"].small == "[store failures]"
+    assert (cells["ratio"].number.low, cells["ratio"].number.high) == (None, None)
+    print_comparison(shown)
+    printed = capsys.readouterr().out
+    assert "[store failures]" in printed and "without failures" in printed
+    assert "[store failures]" in comparison_page(shown)
+    assert "without failures" not in contrasts_table(compared).note
+    (row, *_) = shown.as_dict()["contrasts"]
+    assert (row["of_survivors"], row["failed_without_value"]) == ([True, True], [1, 2])
+
+
 def test_an_end_that_the_load_generator_leaves_open_is_unknown_and_not_zero(compared, capsys):
     _, first, *others = compared.contrasts
     assert first.measure.kind == "p50"
@@ -167,7 +191,8 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     assert "a single run" in open_reason(single, 0.05)
     unbounded = replace(wide.estimate, ratio=Estimate(1.0, 0.0, math.inf))
     assert "too few runs" in open_reason(replace(wide, estimate=unbounded), 0.05)
-    assert "failures" in open_reason(replace(wide, failed=(0, 1)), 0.05)
+    assert "do not show all failures" in open_reason(replace(wide, failed=(0, 1), missing=(0, 1)), 0.05)
+    assert "no advantage is claimed" in open_reason(replace(wide, failed=(0, 1)), 0.05)
     chance = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(0.25, 0.1, 0.9)))
     assert "p, adjusted for all rows (Holm)" in open_reason(chance, 0.05)
     delayed = replace(chance, estimate=replace(chance.estimate, bounds=Stretch(0.5, 1.0), log_ratio=math.log(0.2)))

@@ -140,7 +140,7 @@ class Comparison(Answer):
         """A row for each measure and group: the ratio to the baseline with its interval, p, outcome and both means.
 
         Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `inconclusive`. Unknown ends of
-        intervals are null.
+        intervals are null. `baseline_of_survivors` and `group_of_survivors` say that a mean leaves out failures.
         """
         rows = [
             {
@@ -159,6 +159,8 @@ class Comparison(Answer):
                     for side, mean in zip(("baseline", "group"), it.means, strict=True)
                     for name, number in zip(("mean", "low", "high"), it.measure.interval(mean).values(), strict=True)
                 },
+                "baseline_of_survivors": it.of_survivors[0],
+                "group_of_survivors": it.of_survivors[1],
             }
             for it in self._comparison.contrasts
         ]

@@ -18,6 +18,9 @@ from loadframe.report.tables import Cell, Number
 _MOST = 700.0
 #: Relative rounding error that a ratio may have.
 _ROUNDED = 0.02
+#: Label of a mean that leaves out failed runs or requests, and hint if that opens both ends of a ratio.
+WITHOUT_FAILURES = "without failures"
+_FAILURES = " [store failures]"
 #: The words for outcomes in tables.
 OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "inconclusive": "inconclusive"}
 
@@ -54,18 +57,19 @@ def means_cells(contrast: Contrast) -> list[Cell]:
     """Return a table cell for each group of a contrast, the baseline first, with its mean and 95 % interval.
 
     Without a finite interval, the small text is `[generator limit]` if the load generator is the reason, else empty.
+    It ends with `without failures` if the mean leaves out failed runs or requests.
     """
     measure = contrast.measure
-    return [
-        Cell(
-            quantity(mean.value, measure),
-            f"[{_low_end(mean.low, quantity(mean.low, measure), measure)}, {quantity(mean.high, measure)}]"
-            if mean.is_finite
-            else limit_text(bounds).strip(),
-            number=number(mean.value, measure, *((mean.low, mean.high) if mean.is_finite else ())),
-        )
-        for mean, bounds in zip(contrast.means, contrast.bounds, strict=True)
-    ]
+    cells = []
+    for mean, bounds, of_survivors in zip(contrast.means, contrast.bounds, contrast.of_survivors, strict=True):
+        interval = limit_text(bounds).strip()
+        if mean.is_finite:
+            low = _low_end(mean.low, quantity(mean.low, measure), measure)
+            interval = f"[{low}, {quantity(mean.high, measure)}]"
+        small = " ".join(filter(None, (interval, WITHOUT_FAILURES * of_survivors)))
+        ends = (mean.low, mean.high) if mean.is_finite else ()
+        cells.append(Cell(quantity(mean.value, measure), small, number=number(mean.value, measure, *ends)))
+    return cells
 
 
 def _low_end(low: float, text: str, measure: Measure) -> str:
@@ -85,11 +89,13 @@ def name(contrast: Contrast) -> str:
 def ratio_text(contrast: Contrast) -> str:
     """Write a contrast's ratio, group over baseline, with its 95 % interval: `1.1 [1.05, 1.16]`.
 
-    An end that is not known is `unknown`; without an interval, the text may end with `[generator limit]`.
+    An end that is not known is `unknown`; without an interval, the text may end with `[generator limit]` or
+    `[store failures]`.
     """
     ratio = contrast.ratio
     if not ratio.is_finite and ratio.low <= 0:
-        return f"{format_count(ratio.value)}{limit_text(contrast.estimate.bounds)}"
+        hint = _FAILURES if all(contrast.of_survivors) else limit_text(contrast.estimate.bounds)
+        return f"{format_count(ratio.value)}{hint}"
     value, _, interval = measured_text(ratio).partition(" [")
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
@@ -109,11 +115,12 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
     before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
     change = format_change(contrast.ratio.value - 1)
     if contrast.measure.kind == "errors":
-        first, second = (mean.value for mean in contrast.means)
-        before, after = written_apart(first, second, format_rare), written_apart(second, first, format_rare)
-        points = format_rare(abs(second - first)).removesuffix(" %")
-        change = f"{'-' if second < first else '+'}{points} percentage points"
-    figures = f"phase {name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before}, {change}"
+        old, new = (mean.value for mean in contrast.means)
+        before, after = written_apart(old, new, format_rare), written_apart(new, old, format_rare)
+        points = format_rare(abs(new - old)).removesuffix(" %")
+        change = f"{'-' if new < old else '+'}{points} percentage points"
+    first, second = (f" {WITHOUT_FAILURES}" * hides for hides in contrast.of_survivors)
+    figures = f"phase {name(contrast)}: {contrast.label} {after}{second}, {contrast.baseline} {before}{first}, {change}"
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
@@ -134,6 +141,8 @@ def open_reason(contrast: Contrast, least: float) -> str:
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
         return "the figures do not show all failures of the store"
+    if any(contrast.with_failures):
+        return "the store failed in runs, so no advantage is claimed for their group"
     if min(len(contrast.first), len(contrast.second)) < 2:
         return "a single run does not show the run-to-run variance"
     if not ratio.is_finite:
@@ -306,10 +315,15 @@ def note(comparison: Comparison) -> str:
         if any(contrast.measure.kind == "errors" for contrast in comparison.contrasts)
         else ""
     )
+    failures = (
+        f" Figures {WITHOUT_FAILURES} are of the runs and requests in which the store did not fail."
+        if any(any(contrast.of_survivors) for contrast in comparison.contrasts)
+        else ""
+    )
     return (
         f"Figures of groups are {means} over runs, with 95 % intervals from the variance of the group's own runs."
         " Delays of the load generator can make an end unknown. The ratio is a ratio of these means, adjusted for"
         " blocks. Its 95 % interval comes from a t test on logarithms that accounts for blocks and sessions. p is"
         " adjusted by Holm for all rows, unlike the intervals. Cliff's delta is +1 if every run of the group is above"
-        f" every run of the baseline.{shares}"
+        f" every run of the baseline.{shares}{failures}"
     )

@@ -135,8 +135,9 @@ class Contrast:
     for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
     least effect; `alike` has its whole interval within the least effect; `inconclusive` is all else. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
-    failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0. `short` says
-    which side's values are too small, and why; see `Measure.shorter`. `sides` are the compared runs.
+    failed, `missing` those of them without a value. `blind` marks the sides whose figures miss too many failed
+    requests, or runs with the value 0. `short` says which side's values are too small, and why; see `Measure.shorter`.
+    `sides` are the compared runs.
     """
 
     measure: Measure
@@ -152,6 +153,7 @@ class Contrast:
     delta: float
     outcome: Outcome
     failed: tuple[int, int] = (0, 0)
+    missing: tuple[int, int] = (0, 0)
     blind: tuple[bool, bool] = (False, False)
     short: tuple[str, str] = ("", "")
     #: Bounds of both sides' values by the load generator.
@@ -160,13 +162,20 @@ class Contrast:
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
-        """Whether, on each side, figures may hide failures: failed runs, many failed requests, or runs of value 0."""
-        return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
+        """Whether, on each side, figures leave out failures: failed runs, many failed requests, or runs of value 0."""
+        return bool(self.missing[0]) or self.blind[0], bool(self.missing[1]) or self.blind[1]
+
+    @property
+    def with_failures(self) -> tuple[bool, bool]:
+        """Whether, on each side, the store failed, so that nothing is claimed in its favor."""
+        (baseline, group), (first, second) = self.of_survivors, self.failed
+        return baseline or first > 0, group or second > 0
 
     @property
     def is_hidden(self) -> bool:
-        """Whether failures could explain the difference: with the end that they hide, the interval includes 1."""
-        return any(self.of_survivors) and self.ratio.low < 1 < self.ratio.high
+        """Whether failures prevent a claim: the interval includes 1 if its ends in favor of their sides are open."""
+        ratio = self._opened(self.with_failures)
+        return any(self.with_failures) and ratio.low < 1 < ratio.high
 
     @cached_property
     def few(self) -> FewRequests | None:
@@ -176,7 +185,11 @@ class Contrast:
     @property
     def ratio(self) -> Estimate:
         """The ratio with its 95 % interval, of which the end that failures of the store hide is open."""
-        ratio, (baseline, group) = self.estimate.ratio, self.of_survivors
+        return self._opened(self.of_survivors)
+
+    def _opened(self, sides: tuple[bool, bool]) -> Estimate:
+        """Return the ratio with the ends open in favor of the marked sides, the baseline and the group."""
+        ratio, (baseline, group) = self.estimate.ratio, sides
         low, high = (group, baseline) if self.measure.better == "higher" else (baseline, group)
         return Estimate(ratio.value, 0.0 if low else ratio.low, inf if high else ratio.high)
 
@@ -197,6 +210,7 @@ class Contrast:
             "group": self.label,
             "runs": [len(self.first), len(self.second)],
             "failed_runs": list(self.failed),
+            "failed_without_value": list(self.missing),
             "of_survivors": list(self.of_survivors),
             "short": list(self.short),
             "few_requests": self.few and vars(self.few),
@@ -313,7 +327,7 @@ def compare(
                     for label, count in values.without_logarithm
                 ]
                 if values.estimate:
-                    failed = len(first.failed), len(second.failed)
+                    failed = first.failed, second.failed
                     raw.append(_contrast(measure, sides, treatment, values, values.estimate, failed))
         if not intended and len(pairs) == 1 and baseline.treatments != group.treatments and not pairs[0][2]:
             treatments = treatments_text(baseline.treatments[0], group.treatments[0])
@@ -366,13 +380,17 @@ def _contrast(
     treatment: Mapping[str, Any],
     values: ContrastValues,
     estimate: RatioEstimate,
-    failed: tuple[int, int],
+    failed: tuple[Sequence[RecordedRun], Sequence[RecordedRun]],
 ) -> Contrast:
     """Return the contrast of the two groups in `sides`, baseline first, with an unadjusted p, as inconclusive.
 
-    `failed` counts the failed runs of each side, also of runs that the measure excludes.
+    `failed` are the failed runs of each side, also those that the measure excludes.
     """
     first, second = sides
+    missing = [
+        len([run for run in runs if run not in side.usable or measure.of(run) is None])
+        for runs, side in zip(failed, sides, strict=True)
+    ]
     zeros = [side.label in dict(values.without_logarithm) for side in (first, second)]
     return Contrast(
         measure=measure,
@@ -387,7 +405,8 @@ def _contrast(
         p=estimate.p,
         delta=cliffs_delta(values.first, values.second),
         outcome="inconclusive",
-        failed=failed,
+        failed=(len(failed[0]), len(failed[1])),
+        missing=(missing[0], missing[1]),
         blind=(zeros[0] or measure.is_blind(first.usable), zeros[1] or measure.is_blind(second.usable)),
         short=measure.shorter(first.usable, second.usable),
         bounds=values.bounds,
@@ -402,7 +421,7 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
     `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
     """
     outcome = _of_figures(contrast, p, least, level)
-    baseline, group = (any(hidden) for hidden in zip(contrast.of_survivors, contrast.short, strict=True))
+    baseline, group = (any(hidden) for hidden in zip(contrast.with_failures, contrast.short, strict=True))
     group = group or contrast.few is not None
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
         return "inconclusive"

@@ -187,11 +187,13 @@ def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
     labels = [group.label for group in comparison.groups]
     traces = []
     for index, label in enumerate(labels):
-        means = {}
+        means, survivors = {}, {}
         for contrast in shown:
-            for side, mean in zip((contrast.baseline, contrast.label), contrast.means, strict=True):
+            sides = zip((contrast.baseline, contrast.label), contrast.means, contrast.of_survivors, strict=True)
+            for side, mean, of_survivors in sides:
                 if side == label:
                     means[_column(contrast)] = mean
+                    survivors[_column(contrast)] = f" {compare_words.WITHOUT_FAILURES}" * of_survivors
         shift = _SPACING * (index - (len(labels) - 1) / 2) / len(labels)
         ends = [(mean.low, mean.high) if mean.is_finite else (mean.value, mean.value) for mean in means.values()]
         traces.append(
@@ -203,7 +205,7 @@ def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
                 low=numbers([low for low, _ in ends]),
                 high=numbers([high for _, high in ends]),
                 texts=[
-                    f"{label}\n{column or 'throughput'}: {measured_text(mean)} requests/s"
+                    f"{label}\n{column or 'throughput'}: {measured_text(mean)} requests/s{survivors[column]}"
                     for column, mean in means.items()
                 ],
             )
