@@ -4,13 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.settings.analysis import Response, SettingsAt, hidden_settings, short, term_name
 from loadframe.analyze.settings.analysis import aliases_text as named_aliases
 from loadframe.analyze.settings.model import Contrast
+from loadframe.analyze.settings.ranking import RankedCombination
 from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.compare_words import ratio_text
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, p_text
+from loadframe.report.tables import Cell, Number, estimate_cell
 
 _LISTED = 4
 
@@ -66,12 +69,30 @@ def effect_text(contrast: Contrast) -> str:
 
     If failed runs leave an end open, write the other end: `below 1.2`, `above 0.8`, or `unknown` if neither is known.
     """
-    ratio = contrast.ratio
-    if contrast.low_open or contrast.high_open:
-        if not contrast.high_open and math.isfinite(ratio.high):
-            return f"below {ratio.high:.3g}"
-        return f"above {ratio.low:.3g}" if ratio.low > 0 else "unknown"
-    return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
+    return _ratio_text(contrast.ratio, contrast.low_open or contrast.high_open)
+
+
+def standing_text(result: SettingsAt, standing: RankedCombination) -> str:
+    """Write a combination's ratio to the default like an effect; failures of either one leave an end open."""
+    fails = standing.combination != 0 and any(number in result.failed for number in (0, standing.combination))
+    return _ratio_text(standing.ratio, fails)
+
+
+def _ratio_text(ratio: Estimate, is_open: bool) -> str:
+    """Write a ratio with its interval, or alone if that is not finite; only the known end if failures open one."""
+    if not is_open:
+        return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
+    if math.isfinite(ratio.high):
+        return f"below {ratio.high:.3g}"
+    return f"above {ratio.low:.3g}" if ratio.low > 0 else "unknown"
+
+
+def ratio_cell(text: str, ratio: Estimate, tone: str = "") -> Cell:
+    """Return a cell for the text of an effect or a combination; where failures open an end, with the known one only."""
+    if not text.startswith(("above", "below", "unknown")):
+        return estimate_cell(text, ratio, tone=tone)
+    low, high = (end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high)))
+    return Cell(text, tone=tone, number=Number(None, "", low, high))
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
@@ -99,7 +120,8 @@ def shrinkage_text(result: SettingsAt) -> str:
     """Return how the ratios were corrected for the selection of the best, as the end of a sentence."""
     if all(standing.better is None for standing in result.standings):
         return "how much is unknown, because the run-to-run variance is unknown."
-    return "each ratio is therefore shrunk towards the common mean, beside the measured ratio."
+    which = "each ratio of a combination without failed runs" if result.failed else "each ratio"
+    return f"{which} is therefore shrunk towards the common mean, beside the measured ratio."
 
 
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:

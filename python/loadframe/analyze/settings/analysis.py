@@ -224,8 +224,10 @@ def _analyse(
     effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
     failures = _Failures(rows, failed_at)
     failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(failed_at)}
-    ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results) if used else []
-    standings = _without_survivors(ranked, list(numbers), failures, higher=higher)
+    standings: tuple[RankedCombination, ...] = ()
+    if used:
+        ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results, failed=failed)
+        standings = _without_survivors(ranked, list(numbers), failures, higher=higher)
     unknown = _unknown(responses[0], list(factors), designed) if responses else ()
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
     confirmation = _confirmation(design.runs, factors, best, design.at, objective)

@@ -8,7 +8,7 @@ of all, or the values predicted by the significant settings. Ranking, ratios and
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,14 +45,16 @@ def rank(
     higher: bool,
     effects: Array | None = None,
     results: int = 1,
+    failed: Collection[int] = (),
 ) -> list[RankedCombination]:
     """Return the standing of each combination against combination 0, best first; empty if the default was not run.
 
     `combinations` (numbers), `blocks` and `logs` have one entry per run. `logs` are logarithms of the response;
     `higher` says whether more is better. `effects` are the columns of the significant terms, with a row for each
     combination by its number; values shrink towards their prediction. `results` is the number of such rankings in the
-    report. Without significant terms, the probabilities account for the choice among all of their combinations (Sidak
-    1967, conservative since all differences share the default's noise).
+    report. The runs of the combinations `failed` are those that survived, and look too good, so these combinations are
+    neither shrunk nor part of the common mean. Without significant terms, the probabilities account for the choice
+    among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
@@ -68,9 +70,12 @@ def rank(
     variance = squares / freedom if freedom > 0 else math.inf
     means = np.array([group.mean() for group in groups])
     noise = variance / np.array([float(len(group)) for group in groups])
-    estimated = Shrunken(means, np.sqrt(noise))
-    if 0 < variance < math.inf:
-        estimated = shrink(means, noise, None if effects is None else _independent(effects[distinct]))
+    estimated = Shrunken(means.copy(), np.sqrt(noise))
+    whole = np.array([number not in failed for number in distinct])
+    if 0 < variance < math.inf and whole.any():
+        columns = None if effects is None else _independent(effects[distinct][whole])
+        shrunk = shrink(means[whole], noise[whole], columns)
+        estimated.values[whole], estimated.errors[whole] = shrunk.values, shrunk.errors
     standings = []
     for index, number in enumerate(distinct):
         difference = float(estimated.values[index] - means[0])

@@ -17,7 +17,6 @@ from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings.analysis import Response, Settings, SettingsAt, read_settings, short
-from loadframe.analyze.settings.model import Contrast
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_share
 from loadframe.report import settings_words
@@ -25,14 +24,14 @@ from loadframe.report.compare_words import quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
 from loadframe.report.kinds.compare import contrasts_table
-from loadframe.report.numbers import estimate_text, p_text
+from loadframe.report.numbers import p_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Number, Sections, Table, estimate_cell, p_cell, runs_view, share_cell
+from loadframe.report.tables import Cell, Number, Sections, Table, p_cell, runs_view, share_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The number of drawn interactions, those with the largest shares.
@@ -155,7 +154,9 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                         tone="" if response.claimed(fit.term) else "muted",
                     ),
                     Cell(settings_words.level_text(result, contrast, levels) if contrast else ""),
-                    _effect_cell(contrast) if contrast else Cell(""),
+                    settings_words.ratio_cell(settings_words.effect_text(contrast), contrast.ratio)
+                    if contrast
+                    else Cell(""),
                     share_cell(fit.share, 1) if first else Cell(""),
                     p_cell(p) if first else Cell(""),
                     *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
@@ -177,29 +178,19 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
     )
 
 
-def _effect_cell(contrast: Contrast) -> Cell:
-    """Return a cell for the ratio of an effect with its interval; where runs failed, only the known bound."""
-    text, ratio = settings_words.effect_text(contrast), contrast.ratio
-    if not contrast.low_open and not contrast.high_open:
-        return estimate_cell(text, ratio)
-    low, high = (end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high)))
-    return Cell(text, number=Number(None, "", low, high))
-
-
 def ranking_table(result: SettingsAt) -> Table:
     """Return a row for each combination in the order of the ranking, the best first, with ratios to the default."""
     rows = []
     for standing in result.standings:
         levels = result.combinations[standing.combination]
         cost = result.costs.get(standing.combination)
-        ratio = estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}"
         tone = "best" if levels == result.winner else ""
         rows.append(
             [
                 Cell(settings_words.combination_text(result, levels), tone=tone),
                 Cell(str(standing.runs)),
                 Cell(str(result.failed.get(standing.combination, (0, 0))[0])),
-                estimate_cell(ratio, standing.ratio, tone=tone),
+                settings_words.ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone),
                 Cell(f"{standing.measured:.3g}", number=Number(standing.measured)),
                 Cell(
                     settings_words.better_text(standing.better),
@@ -403,7 +394,7 @@ def _ranking(result: SettingsAt) -> TerminalTable:
             settings_words.combination_text(result, result.combinations[standing.combination]),
             str(standing.runs),
             str(result.failed.get(standing.combination, (0, 0))[0] or ""),
-            estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}",
+            settings_words.standing_text(result, standing),
             f"{standing.measured:.3g}",
             settings_words.better_text(standing.better),
             "" if cost is None else f"{cost:.2f}",
