@@ -21,8 +21,9 @@ from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.manifest import RecordedStore, RecordedWorkload
 from loadframe.report.csv_table import csv_table
-from loadframe.report.export import _plots, _tables, bibliography
+from loadframe.report.export import _plots, _tables, bibliography, export
 from loadframe.report.kinds import read_report
+from loadframe.report.page import Page
 from loadframe.report.plot import SMALL
 from loadframe.report.tables import Cell, Table
 from loadframe.store import stores
@@ -193,10 +194,10 @@ def test_models_name_the_unit_of_the_throughput_of_one(folder):
 def test_the_answer_and_the_software_can_be_quoted(folder):
     target, told = exported(folder, "csv")
     answer, *_ = (target / "answer.txt").read_text().splitlines()
-    sentence, conditions = answer.split(" Measured with Loadframe ")
-    assert sentence in read_report(folder).page
+    sentence, conditions = answer.split(" (measured with Loadframe ")
+    assert f"{sentence}." in read_report(folder).page
     assert re.fullmatch(
-        r"\S+: workload nyc_taxis on opensearch \S+, 20\d\d-\d\d-\d\d\. All \d+ runs are valid\.", conditions
+        r"\S+: workload nyc_taxis on opensearch \S+, 20\d\d-\d\d-\d\d; all \d+ runs are valid\)\.", conditions
     )
     assert " ".join(told.split()) == answer
     software = (target / "software.bib").read_text()
@@ -205,6 +206,27 @@ def test_the_answer_and_the_software_can_be_quoted(folder):
     assert re.search(r"note = \{Version CPython 3\.\d+\S*\. Measured on 20\d\d-\d\d-\d\d\}", software)
     assert "year" not in software, "a measurement may be published in another year"
     assert software.count("{") == software.count("}")
+
+
+@pytest.mark.parametrize(
+    ("claim", "quoted"),
+    [
+        ("2 nodes: 90 requests/s. But a trial at 80 failed.", "2 nodes: 90 requests/s; but a trial at 80 failed"),
+        ("A grew 1.5 times. Gustafson's law fits.", "A grew 1.5 times; Gustafson's law fits"),
+        ("opensearch 3.8.0 is faster.", "opensearch 3.8.0 is faster"),
+    ],
+)
+def test_the_first_line_of_the_answer_is_one_sentence_with_all_reservations(tmp_path, claim, quoted):
+    page = Page("")
+    page.figures, page.tables, page.answer = [], [], [claim, "A second answer."]
+    caveat = "1 of 2 runs is used; left out: 1 invalid. Loadframe or the machine changed between sessions: cpu."
+    (answer, _), told = export(page, [], caveat, tmp_path, [], {})
+    first, second = answer.read_text().splitlines()
+    assert first.startswith(f"{quoted} (measured with")
+    assert first.endswith(
+        "; 1 of 2 runs is used; left out: 1 invalid; Loadframe or the machine changed between sessions: cpu)."
+    )
+    assert (told, second) == (first, "A second answer.")
 
 
 @pytest.mark.skipif(not shutil.which("bibtex"), reason="needs bibtex")

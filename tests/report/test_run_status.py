@@ -136,7 +136,8 @@ def test_the_verdict_calls_problems_of_the_store_only_results_of_the_store(tmp_p
     assert standing_of(run, percentiles_of(run))[1].endswith(standing)
     assert standing_of(run, {"range_100": {}})[1].endswith(standing.replace("; too short for 95 % intervals", ""))
     assert within("report", path, "--export", tmp_path / "csv", "--format", "csv")[0] == 0
-    assert (tmp_path / "csv" / "answer.txt").read_text().splitlines()[0].endswith(standing)
+    quoted = (tmp_path / "csv" / "answer.txt").read_text().splitlines()[0]
+    assert quoted.endswith(f"{standing.replace('Valid', 'valid').removesuffix('.')}).")
 
 
 def test_a_run_without_intervals_is_too_short_or_has_too_few_requests(tmp_path):

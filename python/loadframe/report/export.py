@@ -60,6 +60,9 @@ _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 _BREAK = re.compile(r"(?<=[_/=])(?=\w)|(?<=[^\W\d]\.)(?=\w)")
 #: A number with an exponent, such as 9e-08.
 _POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
+#: The end of a sentence before another one, and names that keep their capital within a sentence.
+_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
+_NAMES = ("Loadframe",)
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families: SVG embeds the first, a part of the second; the converter brings and embeds the second.
@@ -101,8 +104,9 @@ def export(
 ) -> tuple[list[Path], str]:
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
-    Create the folder and replace existing files. Return the files, and the answer for a quotation: the first line of
-    `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for `bibliography`.
+    Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
+    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for
+    `bibliography`.
     BadInput if the folder is not writable, a file in it is a link, or vl-convert is missing for PDF or PNG.
     """
     files = {
@@ -110,7 +114,8 @@ def export(
         for kind in formats
         for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
     }
-    quotation = printable(" ".join([*page.answer[:1], _conditions(manifests), caveat]))
+    conditions = f"({_conditions(manifests)}; {_one_sentence(caveat, begins=False)})"
+    quotation = printable(" ".join([*map(_one_sentence, page.answer[:1]), conditions]) + ".")
     files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
     files["software.bib"] = bibliography(manifests, makers).encode()
     if links := [folder / name for name in files if (folder / name).is_symlink()]:
@@ -130,8 +135,24 @@ def export(
     return [folder / name for name in files], quotation
 
 
+def _one_sentence(text: str, *, begins: bool = True) -> str:
+    """Join the sentences of a text by `; `, without the last full stop. `begins`: keep the first capital.
+
+    So a quotation of one sentence keeps the reservations that follow a claim.
+    """
+    first, *more = _SENTENCE_END.split(text.removesuffix("."))
+    return "; ".join([first if begins else _uncapitalised(first), *map(_uncapitalised, more)])
+
+
+def _uncapitalised(sentence: str) -> str:
+    """Return a sentence with a small first letter, unless it begins with a name or an abbreviation."""
+    word = sentence.partition(" ")[0]
+    keeps = word in _NAMES or word.endswith("'s") or not word[1:].islower()
+    return sentence if keeps else sentence[0].lower() + sentence[1:]
+
+
 def _conditions(manifests: Sequence[Manifest]) -> str:
-    """Write `Measured with Loadframe 0.3.0: workload nyc_taxis on opensearch 3.8.0, 2026-11-27.`
+    """Write `measured with Loadframe 0.3.0: workload nyc_taxis on opensearch 3.8.0, 2026-11-27`.
 
     Different versions, workloads and stores are joined by ` and `, the first and last day by ` to `. Unknown parts are
     omitted.
@@ -143,7 +164,7 @@ def _conditions(manifests: Sequence[Manifest]) -> str:
     subject = " on ".join(filter(None, (workloads and f"workload {workloads}", stores)))
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
     about = ", ".join(filter(None, (subject, when)))
-    return f"Measured with {tools}{about and f': {about}'}."
+    return f"measured with {tools}{about and f': {about}'}"
 
 
 def _listed(names: Iterable[str]) -> str:
