@@ -34,6 +34,7 @@ SECTIONS = {
             "bench",
             "ingest",
             "run",
+            "dry_run",
             "plan",
             "check",
             "calibrate",
@@ -43,7 +44,7 @@ SECTIONS = {
             "Progress",
             "Ingested",
         ),
-        *("Plan", "NotebookProgress"),
+        *("workloads", "Outline", "DryRun", "Plan", "NotebookProgress"),
     ),
     "Import workloads": (
         *("import_sample", "import_mapping", "import_rally", "import_ycsb", "import_queries", "Imported"),

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
         import_ycsb,
     )
     from loadframe.library.ingest import Ingested, ingest
-    from loadframe.library.plan import Plan, plan
+    from loadframe.library.plan import DryRun, Plan, dry_run, plan
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
     from loadframe.library.progress import NotebookProgress, Progress
     from loadframe.library.reports import Converted, Exported, Report
     from loadframe.library.run import Run
     from loadframe.library.tables import Table
     from loadframe.library.times import Times
-    from loadframe.library.workload import Workload
+    from loadframe.library.workload import Outline, Workload, workloads
 
 __version__ = "0.3.0"
 
@@ -43,6 +43,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "Converted",
+    "DryRun",
     "Experiment",
     "ExperimentPlots",
     "Exported",
@@ -55,6 +56,7 @@ __all__ = [
     "LoadframeError",
     "NotebookProgress",
     "NothingUsable",
+    "Outline",
     "Plan",
     "Plot",
     "Progress",
@@ -72,6 +74,7 @@ __all__ = [
     "check",
     "compare",
     "convert",
+    "dry_run",
     "fit",
     "gate",
     "history",
@@ -84,6 +87,7 @@ __all__ = [
     "open",
     "plan",
     "run",
+    "workloads",
 ]
 
 #: Public names by module.
@@ -99,14 +103,14 @@ _NAMES = {
         *("Imported", "import_mapping", "import_queries", "import_rally", "import_sample", "import_ycsb"),
     ),
     "library.ingest": ("Ingested", "ingest"),
-    "library.plan": ("Plan", "plan"),
+    "library.plan": ("DryRun", "Plan", "dry_run", "plan"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
     "library.progress": ("NotebookProgress", "Progress"),
     "library.reports": ("Converted", "Exported", "Report"),
     "library.run": ("Run",),
     "library.tables": ("Table",),
     "library.times": ("Times",),
-    "library.workload": ("Workload",),
+    "library.workload": ("Outline", "Workload", "workloads"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

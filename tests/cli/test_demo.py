@@ -11,7 +11,7 @@ from commands import Running, servers
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scale.curves import SpeedUp
 from loadframe.analyze.scale.treatments import Treatment
-from loadframe.cli.demo import conclusion
+from loadframe.report.scale_words import conclusion
 
 
 @pytest.mark.store
@@ -40,10 +40,11 @@ def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
     ]
 
 
-def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:
-    """Return the demo's conclusion for an analysis of eight runs, `invalid` of them invalid."""
+def claimed(speedups: list[SpeedUp], invalid: int = 0, failed: tuple[SimpleNamespace, ...] = ()) -> str:
+    """Return the demo's conclusion for eight runs, `invalid` of them invalid, with these `failed` levels."""
     runs = [SimpleNamespace(sound=number >= invalid) for number in range(8)]
-    return conclusion(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
+    curves = SimpleNamespace(speedups=speedups, failed=failed)
+    return conclusion(SimpleNamespace(curves=[curves], folder=SimpleNamespace(runs=runs)))
 
 
 def test_growth_is_claimed_where_the_whole_interval_is_above_one():
@@ -61,8 +62,14 @@ def test_conclusions_without_support_by_the_intervals_are_not_claimed(speedups):
     words = claimed(speedups, invalid=3)
     assert words.startswith("No conclusion: ")
     assert "3 of 8 runs were invalid" in words
-    assert "run the demo again" in words
+    assert "run it again" in words
 
 
 def test_a_loss_is_claimed_as_a_loss():
     assert claimed(rows((0.5, 0.4, 0.6))).startswith("Conclusion: more nodes answered fewer requests")
+
+
+def test_levels_that_the_store_failed_are_the_conclusion():
+    failed = (SimpleNamespace(cause="the store failed in 3 of 3 runs on 4 nodes"),)
+    words = claimed(rows((1.9, 1.5, 2.4)), failed=failed)
+    assert words == "No conclusion: the store failed in 3 of 3 runs on 4 nodes."

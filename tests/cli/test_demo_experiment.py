@@ -3,10 +3,9 @@
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.cli import demo
 from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import design
-from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.file.reader import demo_text, load_experiment
 
 NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"
 
@@ -15,7 +14,7 @@ NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"
 def experiment(tmp_path):
     def experiment(cores, obstacle=None):
         path = tmp_path / "demo.yaml"
-        path.write_text(demo.demo_text(cores, obstacle))
+        path.write_text(demo_text(cores, obstacle))
         return load_experiment(path)
 
     return experiment
@@ -50,7 +49,7 @@ def test_without_control_groups_each_node_has_a_core_and_so_has_the_generator(ex
 @pytest.mark.parametrize("cores", [1, 2])
 def test_too_few_cores_without_control_groups_are_reported_before_anything_starts(cores):
     with pytest.raises(BadInput) as caught:
-        demo.demo_text(range(cores), NO_GROUPS)
+        demo_text(range(cores), NO_GROUPS)
     assert f"{cores} core" in caught.value.what
     assert "Permission denied" in str(caught.value)
     assert "as root" in str(caught.value.remedy)

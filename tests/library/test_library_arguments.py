@@ -208,7 +208,7 @@ def test_numbers_of_numpy_are_numbers(calls):
 
 def test_every_public_function_checks_its_arguments():
     functions = [value for name in loadframe.__all__ if inspect.isfunction(value := getattr(loadframe, name))]
-    assert len(functions) == 18
+    assert len(functions) == 20
     for function in functions:
         assert inspect.getclosurevars(function).nonlocals.keys() >= {"hints"}, function.__name__
 

@@ -5,12 +5,16 @@ import gc
 import json
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from recorded_examples import TAIL, WORKLOAD
 
 import loadframe
+from loadframe.library.calibrate import Calibration
+from loadframe.load import calibrate
+from simulated import Truth, write_experiment
 
 #: An address that nothing listens on; no test connects to it.
 NOWHERE = "127.0.0.1:1"
@@ -103,6 +107,38 @@ def test_an_experiment_of_python_objects_is_run_resumed_and_opened(here, workloa
     assert [path.stat().st_mtime_ns for path in sorted(Path("results/clients/runs").glob("*/summary.json"))] == times
     assert again.operations.to_polars().equals(loadframe.open("results/clients").operations.to_polars())
     assert "opened from its results" in refusal(loadframe.run, again)
+
+
+def test_a_dry_run_describes_the_runs_and_starts_nothing(here, workload):
+    planned = loadframe.Experiment(
+        experiment="clients", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}
+    )
+    dry = loadframe.dry_run(planned, output="results/mine")
+    assert str(dry).startswith("clients: 2 runs, about ")
+    assert dry.as_dict()["remaining_runs"] == len(dry.as_dict()["design"]) == 2
+    assert not list(here.iterdir())
+
+
+@pytest.mark.store
+def test_a_conclusion_needs_one_curve_over_nodes(here):
+    nodes = {"nodes": (1, 2), "clients": (4,), "repetitions": 3}
+    write_experiment(Path("nodes"), Truth(), **nodes)
+    assert loadframe.open("nodes").conclusion().startswith("Conclusion: more nodes answer more requests, ")
+    write_experiment(Path("clients"), Truth(), nodes=(1,), clients=(1, 2), repetitions=1, factors={"clients": [1, 2]})
+    assert "not a scale experiment" in refusal(loadframe.open("clients").conclusion)
+    planned = loadframe.Experiment.load(Path(__file__).parents[2] / "experiments" / "tour" / "capacity.yaml")
+    assert "no recorded runs" in refusal(planned.conclusion)
+
+
+def test_a_calibration_keeps_the_figures_and_doubts_of_other_machines():
+    figures = calibrate.Calibration.now({}, quick=True, waited_share=0.0)
+    other = Calibration(replace(figures, quick=False, waited_share=0.5))
+    both = Calibration(figures, Path("kept.json"), {"node2": other})
+    document = both.as_dict()
+    assert (document["kept"], document["machines"]["node2"]["waited_share"]) == ("kept.json", 0.5)
+    assert document["machines"]["node2"]["doubt"] == other.doubt
+    assert [words for words in both.warnings if words.startswith("node2: Verdicts do not use these figures")]
+    assert "\nnode2\n" in str(both)
 
 
 @pytest.mark.store

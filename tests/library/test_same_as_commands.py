@@ -66,6 +66,13 @@ CALLS = {
     "history results/nightly": lambda: loadframe.history("results/nightly").as_dict(),
     "plan results/nodes": lambda: loadframe.plan(opened("nodes")).as_dict(),
     "plan e.yaml --noise 0.05 --budget 9": lambda: loadframe.plan("e.yaml", noise=0.05, budget=9).as_dict(),
+    "run e.yaml --dry-run": lambda: loadframe.dry_run("e.yaml").as_dict(),
+    "run e.yaml --dry-run --samples --output x": lambda: loadframe.dry_run(
+        "e.yaml", output="x", samples=True
+    ).as_dict(),
+    "workloads nyc_taxis": lambda: loadframe.Workload.load("nyc_taxis").outline().as_dict(),
+    "workloads log.yaml": lambda: loadframe.Workload.load("log.yaml").outline().as_dict(),
+    "workloads": lambda: [{"name": it.name, "description": it.description} for it in loadframe.workloads()],
     "fit n.csv": lambda: loadframe.fit("n.csv").as_dict(),
 }
 
@@ -76,6 +83,18 @@ def test_a_command_prints_the_values_of_the_call(words):
     status, output, errors = within(*words.split(), "--json")
     assert status == 0, errors
     assert json.loads(output) == json.loads(json.dumps(CALLS[words]()))
+
+
+@pytest.mark.store
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("run e.yaml --dry-run", lambda: loadframe.dry_run("e.yaml")),
+        ("workloads ycsb", lambda: loadframe.Workload.load("ycsb").outline()),
+    ],
+)
+def test_a_command_prints_the_words_of_the_result(words, call):
+    assert within(*words.split())[1].split() == str(call()).split()
 
 
 @pytest.mark.store

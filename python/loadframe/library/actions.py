@@ -13,7 +13,6 @@ from loadframe.analyze.scalability.observations import parse_table
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_SEED, MOST_THREADS
 from loadframe.base.untrusted import read_input
-from loadframe.experiment.design.plans import design
 from loadframe.experiment.runner.folder import opened_folder
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.library import answers as shown
@@ -37,6 +36,7 @@ from loadframe.library.options import (
     require_measures,
     share,
 )
+from loadframe.library.plan import planned_runs
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.reports import Converted, converted, require_usable
 from loadframe.library.run import Run
@@ -173,19 +173,14 @@ def run(
     ['done', 'done']
     """
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
-    planned = defined.planned()
-    if samples:
-        planned = planned.with_samples()
-    path = Path(output) if output is not None else Path("results") / planned.name
-    planned = planned.with_measured_rates(path)
-    runs = design(planned)
-    folder = opened_folder(planned, runs, path, retry_failed=retry_failed)
+    planned = planned_runs(defined.planned(), output, samples=samples)
+    folder = opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed)
     try:
-        run_experiment(planned, runs, folder, listener_of(progress))
+        run_experiment(planned.experiment, planned.design, folder, listener_of(progress))
     finally:
         folder.close()
-    require_usable(path, strict=strict)
-    return Experiment._opened(path)
+    require_usable(planned.path, strict=strict)
+    return Experiment._opened(planned.path)
 
 
 @checked

@@ -18,8 +18,8 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
 from loadframe.library.arguments import Positive, checked
 from loadframe.library.gate_history import record_gate
-from loadframe.library.reports import Answer, Report
-from loadframe.library.tables import Table, html_table, table_of
+from loadframe.library.reports import Report
+from loadframe.library.tables import Answer, Table, html_table, table_of
 from loadframe.report.fit import print_fit
 from loadframe.report.gate import junit, markdown, print_gate
 from loadframe.report.kinds import capacity as capacity_report

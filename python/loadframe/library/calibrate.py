@@ -1,19 +1,21 @@
 """Calibration of the load generator on this machine, as tables and text."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
 from loadframe.base import folders
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.library.arguments import checked, listed
 from loadframe.library.progress import Callback, Progress
-from loadframe.library.reports import Answer
-from loadframe.library.tables import Table, table_of
+from loadframe.library.tables import Answer, Table, table_of
 from loadframe.load import calibrate as measuring
+from loadframe.load import present
+from loadframe.ranks.launch import PROGRAM
 from loadframe.report.labels import seconds_text
 from loadframe.yamlfile import did_you_mean
 
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from loadframe.ranks.children import ChildOfRank
+
 #: Minimum share of the offered rate at which lateness is meaningful.
 _ACHIEVED = 0.99
 
 
 class Calibration(Answer):
-    """The limits of the load generator on a machine.
+    """The limits of the load generator on a machine, and with ranks on each of their machines.
 
     >>> calibration = loadframe.calibrate(quick=True, drivers=["http"])
     >>> calibration.drivers.columns[:3]
@@ -36,12 +40,29 @@ class Calibration(Answer):
     False
     """
 
-    def __init__(self, calibration: measuring.Calibration, stored: "Path | None" = None) -> None:
-        """Create the result of a calibration; `stored` is the file for later verdicts, None if it is not stored."""
-        super().__init__({**calibration.as_dict(), "doubt": calibration.doubt}, self._print)
+    def __init__(
+        self,
+        calibration: measuring.Calibration,
+        stored: "Path | None" = None,
+        machines: "Mapping[str, Calibration] | None" = None,
+    ) -> None:
+        """Create the result of a calibration; `stored` is the file for later verdicts, None if it is not stored.
+
+        `machines` has the results of the other machines with ranks, by name.
+        """
+        others = {name: other._values() for name, other in (machines or {}).items()}
         self._calibration = calibration
+        super().__init__(
+            {**self._values(), "kept": stored and str(stored), **({"machines": others} if others else {})}, self._print
+        )
         #: The file for later verdicts; None if the figures are not stored.
         self.stored = stored
+        #: The results of the other machines with ranks, by name; empty without ranks.
+        self.machines = dict(machines or {})
+
+    def _values(self) -> dict[str, Any]:
+        """Return the figures of this machine alone, with the doubt about them."""
+        return {**self._calibration.as_dict(), "doubt": self.doubt}
 
     @property
     def doubt(self) -> str | None:
@@ -74,7 +95,7 @@ class Calibration(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Doubts about the figures, as sentences."""
+        """Doubts about the figures, as sentences; those about other machines begin with the machine."""
         warnings = []
         if self._calibration.machine["usable"] == 1:
             warnings.append("Generator and server shared the only core, which increases the lateness.")
@@ -83,7 +104,8 @@ class Calibration(Answer):
             if not self._calibration.quick:
                 sentence += " Stop other programs on this machine, and calibrate again."
             warnings.append(sentence)
-        return warnings
+        others = (f"{name}: {words}" for name, other in self.machines.items() for words in other.warnings)
+        return [*warnings, *others]
 
     def _print(self, console: "Console") -> None:
         """Print two tables with a row for each driver: rates and CPU times per core, and lateness by rate."""
@@ -111,6 +133,9 @@ class Calibration(Answer):
         console.print()
         console.print(late)
         console.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
+        for machine, other in self.machines.items():
+            console.print(f"\n{machine}", markup=False, highlight=False)
+            other.show(console)
 
 
 def _late(lateness: measuring.Lateness) -> str:
@@ -128,7 +153,8 @@ def calibrate(
 
     It takes two minutes, with `quick` 40 s for rough figures that verdicts do not use; keep the machine idle. The
     figures are stored, unless a quick calibration would replace a complete one, and later verdicts use them. `drivers`
-    limits the measurement to some drivers (BadInput for unknown names); its figures are not stored.
+    limits the measurement to some drivers (BadInput for unknown names); its figures are not stored, and other
+    machines with ranks are not measured. GeneratorFailed if the measurement fails on another machine.
 
     >>> loadframe.calibrate(quick=True, drivers=["null"]).drivers.to_polars()["driver"].to_list()
     ['null']
@@ -143,5 +169,32 @@ def calibrate(
         if progress:
             progress(Progress("step", name, index=index, total=total))
 
+    elsewhere = _start_elsewhere(quick) if chosen == known else {}
     calibration = measuring.calibrate(chosen, quick=quick, tell=tell)
-    return Calibration(calibration, calibration.save(folders.cache()) if chosen == known else None)
+    machines = {machine: _finished(machine, program) for machine, program in elsewhere.items()}
+    return Calibration(calibration, calibration.save(folders.cache()) if chosen == known else None, machines)
+
+
+def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
+    """Start `calibrate --json` (with `quick`, also `--quick`) through one rank of every other machine that has ranks.
+
+    Returns the handles of the programs by machine; empty without ranks.
+    """
+    hub = present()
+    if hub is None:
+        return {}
+    here, *others = hub.ranks()
+    first = {rank.machine: rank.rank for rank in reversed(others) if rank.machine != here.machine}
+    command = [*PROGRAM, "calibrate", "--json", *(["--quick"] if quick else [])]
+    return {machine: hub.start(first[machine], command) for machine in sorted(first)}
+
+
+def _finished(machine: str, program: "ChildOfRank") -> Calibration:
+    """Wait for the command on another machine and return its figures. GeneratorFailed if it fails."""
+    output = b"".join(iter(program.receive, b""))
+    if program.status() != 0:
+        raise GeneratorFailed(f"calibration failed: {program.words()}", where=machine)
+    result = json.loads(output)
+    return Calibration(
+        measuring.Calibration.from_dict({key: result[key] for key in result if key not in ("doubt", "kept")})
+    )

@@ -13,7 +13,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
-from loadframe.experiment.file.reader import experiment_of, load_experiment
+from loadframe.experiment.file.reader import experiment_of, load_demo, load_experiment
 from loadframe.library.arguments import Positive, Seconds, checked, listed
 from loadframe.library.options import USUAL_EXPORT, ExportFormat
 from loadframe.library.plots import ExperimentPlots
@@ -78,6 +78,16 @@ class Experiment:
         """Load and check an experiment file. `loadframe.open` opens the folder of its results."""
         experiment = cls.__new__(cls)
         experiment._define(load_experiment(Path(path)))
+        return experiment
+
+    @classmethod
+    def demo(cls) -> "Experiment":
+        """Return the experiment of `loadframe demo` on this machine. BadInput if it has neither CPU limits nor 3 cores.
+
+        It starts real nodes for about five minutes.
+        """
+        experiment = cls.__new__(cls)
+        experiment._define(load_demo())
         return experiment
 
     @classmethod
@@ -367,6 +377,25 @@ class Experiment:
         if bands:
             raise BadInput("bands and beside contradict each other", remedy="give one of them")
         return strong_weak_report(self.path, _folder_of(beside))
+
+    def conclusion(self) -> str:
+        """Return a sentence on whether more nodes answer more requests, or why the runs do not show that.
+
+        BadInput unless it is a recorded scale experiment over nodes, with one measured phase and no factor besides
+        `nodes` and `clients`.
+        """
+        from loadframe.analyze.scale.sweep import read_sweep
+        from loadframe.report.scale_words import conclusion
+
+        path = self.path
+        curves = read_sweep(path) if self.kind == "scale" and "nodes" in self.factors else None
+        if curves is None or len(curves.curves) != 1:
+            raise BadInput(
+                "this is not a scale experiment with one curve over nodes",
+                where=str(path),
+                remedy="read the answers in its report",
+            )
+        return conclusion(curves)
 
     @checked
     def export(

@@ -17,8 +17,8 @@ from loadframe.base.errors import BadInput
 from loadframe.base.machine_references import disk_reference, network_reference, yardstick
 from loadframe.library.arguments import checked, listed
 from loadframe.library.options import require_measures
-from loadframe.library.reports import Answer, Report
-from loadframe.library.tables import Table, table_of
+from loadframe.library.reports import Report
+from loadframe.library.tables import Answer, Table, table_of
 from loadframe.record.gate_log import Acceptance, GateRecord, add_to_gate_log
 from loadframe.report.history import history_page, print_history
 

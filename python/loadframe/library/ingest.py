@@ -25,8 +25,8 @@ from loadframe.library.arguments import Nodes, Positive, Range, checked
 from loadframe.library.cluster import Cluster, existing_cluster, spec_from
 from loadframe.library.options import Access, attachment, parsed_as, refuse_contradictions, require_free
 from loadframe.library.progress import Callback, listener_of
-from loadframe.library.reports import Answer
 from loadframe.library.run import Run
+from loadframe.library.tables import Answer
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Closing, Generator, hold_port
 from loadframe.record import Run as RecordedRun

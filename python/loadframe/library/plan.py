@@ -1,20 +1,34 @@
-"""Expected precision of an experiment, before or during it, as values and text."""
+"""Runs, duration and expected precision of an experiment, before or during it, as values and text."""
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.base.errors import BadInput
-from loadframe.base.units import counted, format_share
-from loadframe.experiment.design.estimate import ResourceEstimate, length_text
-from loadframe.experiment.design.plans import design
+from loadframe.base.units import counted, format_nodes, format_share
+from loadframe.experiment.design import Design
+from loadframe.experiment.design.estimate import (
+    LONG,
+    ResourceEstimate,
+    estimate,
+    least_estimate,
+    length_text,
+    why_unknown,
+)
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
+from loadframe.experiment.experiment import expression_values
+from loadframe.experiment.file.existing import not_checked, not_observed
+from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.kinds import find
 from loadframe.experiment.plan import SUPPOSED, Question, document, question_from_file, question_from_folder
@@ -24,18 +38,206 @@ from loadframe.experiment.power import WORSENINGS, Power
 from loadframe.experiment.runner.folder import recorded_count
 from loadframe.library.arguments import Count, Range, checked
 from loadframe.library.experiment import Experiment
-from loadframe.library.reports import Answer
+from loadframe.library.tables import Answer
 from loadframe.simulate import Law
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: More columns than any line of a design has.
+_WIDEST = 10_000
 #: Explanation of the table of designs.
 _LEGEND = (
     "contention, coherency: expected 95 % interval of the fitted parameter (median of simulated experiments). peak:"
     " 5-95 % range of the fitted peak, ∞ if the curve has none. conclusive: share of experiments that report a peak. <:"
     " most informative design per run."
 )
+
+
+@dataclass(frozen=True)
+class PlannedRuns:
+    """An experiment that is ready to run: its definition, its design and its folder."""
+
+    experiment: PlannedExperiment
+    design: Design
+    path: Path
+
+    @cached_property
+    def most(self) -> Design:
+        """The largest possible design, if the number of runs depends on results."""
+        return self.experiment.kind.largest_design(self.experiment)
+
+    @cached_property
+    def unknown(self) -> str | None:
+        """Why the expected duration is a lower bound; None if it is predictable."""
+        return why_unknown(self.experiment)
+
+    def too_long(self) -> str | None:
+        """Return the maximum duration as text if it is over a day, else None."""
+        seconds = estimate(self.most, self.experiment)
+        if seconds <= LONG:
+            return None
+        most_words = "" if len(self.most.runs) == len(self.design.runs) or self.unknown else "at most "
+        return f"{most_words}{length_text(seconds, self.unknown is None)}"
+
+    def extent_text(self) -> str:
+        """Return the number and duration of all runs as text, with the maximum if it depends on results."""
+        entries = self.experiment.kind.entries
+        words = f"{counted(len(self.design.runs), *entries)}, {self._length_text(self.design)}"
+        if len(self.most.runs) != len(self.design.runs):
+            words += f", and at most {counted(len(self.most.runs), *entries)}, {self._length_text(self.most)}"
+        return words if self.unknown is None else f"{words} ({self.unknown})"
+
+    def left_text(self) -> str | None:
+        """Return the number and duration of the missing runs as text; if none is missing, how to repeat them.
+
+        None if no run is recorded.
+        """
+        count = recorded_count(self.experiment, self.design, self.path)
+        if count is None:
+            return None
+        left, recorded = count.remaining(), f"{count.recorded_text()} in {self.path}"
+        if not left.runs:
+            return f"finished: {recorded}. To repeat the experiment, give another folder with --output"
+        verb = "remains" if len(left.runs) == 1 else "remain"
+        entries = counted(len(left.runs), *self.experiment.kind.entries)
+        words = f"{recorded}; {entries} {verb}, {self._length_text(left)}"
+        return words if self.unknown is None else f"{words} ({self.unknown})"
+
+    def _length_text(self, runs: Design) -> str:
+        """Return the expected duration of some runs as text."""
+        seconds, least = estimate(runs, self.experiment), least_estimate(runs, self.experiment)
+        return length_text(seconds, self.unknown is None, least)
+
+
+def planned_runs(
+    experiment: PlannedExperiment, output: str | os.PathLike[str] | None, *, samples: bool = False
+) -> PlannedRuns:
+    """Return an experiment with its design and its folder, `output` or by default results/NAME. Writes nothing.
+
+    Rates that earlier runs in the folder measured improve the estimates. `samples` records each request.
+    """
+    path = Path(output) if output is not None else Path("results") / experiment.name
+    ready = (experiment.with_samples() if samples else experiment).with_measured_rates(path)
+    return PlannedRuns(ready, design(ready), path)
+
+
+class DryRun(Answer):
+    """The runs of an experiment in their order, and their expected duration, as `run --dry-run` prints them.
+
+    >>> dry = loadframe.dry_run(
+    ...     loadframe.Experiment(
+    ...         experiment="dry", kind="scale", store={"kind": "sim"}, workload=workload, factors={"clients": [1, 2]}
+    ...     )
+    ... )
+    >>> [run["treatment"]["clients"] for run in sorted(dry.as_dict()["design"], key=lambda run: run["run"])]
+    [1, 2]
+    """
+
+    def __init__(self, planned: PlannedRuns) -> None:
+        """Create the result from an experiment, its design and its folder."""
+        super().__init__(_dry_document(planned), self._print)
+        self._planned = planned
+
+    def _print(self, console: "Console") -> None:
+        """Print the extent, the table of the runs, the cores of the nodes, and facts that are not checked."""
+        planned, loaded = self._planned, self._planned.experiment
+        extent = f"{loaded.name}: {planned.left_text() or planned.extent_text()}"
+        console.print(extent, markup=False, highlight=False, soft_wrap=True)
+        table = _runs_table(planned)
+        # Never cut names and levels: users copy and check them.
+        table.width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+        console.print(table, crop=False)
+        cores = dict.fromkeys(filter(None, (_cores(loaded, run.treatment) for run in planned.design.runs)))
+        for line in filter(None, (*cores, *not_observed(loaded), not_checked(loaded))):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@checked
+def dry_run(
+    experiment: str | os.PathLike[str] | Experiment,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    samples: bool = False,
+) -> DryRun:
+    """Return the runs of an experiment and their expected duration. Starts and writes nothing.
+
+    `output` and `samples` are those of `run`. Recorded runs in the folder do not remain. BadInput for an experiment
+    that was opened from its results.
+
+    >>> planned = loadframe.Experiment(
+    ...     experiment="nodes", kind="scale", store={"kind": "sim"}, workload=workload, factors={"nodes": [1, 2, 4]}
+    ... )
+    >>> loadframe.dry_run(planned, output="results/new").as_dict()["remaining_runs"]
+    3
+    """
+    defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
+    return DryRun(planned_runs(defined.planned(), output, samples=samples))
+
+
+def _dry_document(planned: PlannedRuns) -> dict[str, Any]:
+    """Return the description of an experiment with its expected durations, s, and the values of its expressions."""
+    loaded, most = planned.experiment, planned.most
+    count = recorded_count(loaded, planned.design, planned.path)
+    left = count.remaining() if count else most
+    described = describe(loaded, planned.design)
+    expected: dict[str, Any] = {
+        "expected_seconds": round(estimate(planned.design, loaded)),
+        "least_seconds": round(least_estimate(planned.design, loaded)),
+        "most_runs": len(most.runs),
+        "most_seconds": round(estimate(most, loaded)),
+        "length_known": planned.unknown is None,
+        "remaining_runs": len(left.runs),
+        "remaining_seconds": round(estimate(left, loaded)),
+    }
+    if unseen := not_observed(loaded):
+        expected["not_observed"] = unseen
+    if unchecked := not_checked(loaded):
+        expected["not_checked"] = unchecked
+    for entry, run in zip(described["design"], planned.design.runs, strict=True):
+        if values := expression_values(loaded, run.treatment):
+            entry["follows"] = values
+    return {**described, **expected}
+
+
+def _runs_table(planned: PlannedRuns) -> Table:
+    """Return the table of the runs: name, block, levels, values of the file's expressions, and the cluster."""
+    runs = planned.design.runs
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run")
+    table.add_column("block", justify="right")
+    factors = dict.fromkeys(name for run in runs for name in run.treatment)
+    derived = {run.id: expression_values(planned.experiment, run.treatment) for run in runs}
+    following = dict.fromkeys(name for values in derived.values() for name in values)
+    for column in (*factors, *(f"= {name}" if name in factors else name for name in following)):
+        table.add_column(column, justify="right")
+    table.add_column("cluster")
+    for group in planned.design.groups():
+        for index, run in enumerate(group):
+            levels = (escape(str(run.treatment.get(factor, ""))) for factor in factors)
+            values = derived[run.id]
+            follow = (f"{values[name]:,}" if name in values else "" for name in following)
+            cluster = "" if index else "existing" if planned.experiment.exists else "new"
+            table.add_row(run.id, str(run.block), *levels, *follow, cluster)
+    return table
+
+
+def _cores(loaded: PlannedExperiment, treatment: Mapping[str, Level]) -> str | None:
+    """Return the cores of each node of a treatment as text, or the reason why they cannot be assigned.
+
+    Return None if the nodes share their cores.
+    """
+    from loadframe.cluster import Cluster
+    from loadframe.experiment.runner.loop import spec_of
+
+    spec = spec_of(loaded, treatment)
+    try:
+        assigned = Cluster.cores(spec)
+    except BadInput as error:
+        return f"cores of {format_nodes(spec.nodes)}: {error.what}"
+    if assigned is None:
+        return None
+    return f"cores of {format_nodes(spec.nodes)}: {'; '.join(', '.join(map(str, node)) for node in assigned)}"
 
 
 class Plan(Answer):

@@ -1,19 +1,18 @@
-"""Results that print as text, show in notebooks and save themselves; reports as one HTML page."""
+"""Reports as one HTML page, exports, and runs in formats of other tools."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
 from loadframe.analyze.percentiles import check_bounds
 from loadframe.base.errors import BadInput, NothingUsable
-from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted
 from loadframe.library.arguments import checked
 from loadframe.library.options import ExportFormat, OfRun, OtherTool, RecordsOf
+from loadframe.library.tables import Answer
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG
 from loadframe.record.schema import MANIFEST_FILE, MEMBERS, SAMPLES_FILE
@@ -23,24 +22,10 @@ if TYPE_CHECKING:
 
     from loadframe.cluster import Cluster
 
-#: Columns of printed text.
-_WIDTH = 100
 #: Maximum number of runs in an error message.
 _NAMED = 5
 #: Height of a report in a notebook, in pixels.
 _HEIGHT = 800
-
-
-def text_of(show: "Callable[[Console], None]") -> str:
-    """Return the text that a function prints on a console of 100 columns, without styles."""
-    file = StringIO()
-    # In a notebook, rich would display the text instead of writing it to the file.
-    show(
-        PrintableConsole(
-            file=file, width=_WIDTH, emoji=False, force_terminal=False, force_jupyter=False, color_system=None
-        )
-    )
-    return file.getvalue()
 
 
 def save_file(content: str | bytes, path: str | os.PathLike[str]) -> Path:
@@ -73,33 +58,6 @@ def default_file(folder: Path, name: str) -> Path:
             remedy="remove the link, or name a file with --output",
         )
     return target
-
-
-class Answer:
-    """A result of an analysis: `print` it, show it in a notebook, or take its values with `as_dict`."""
-
-    def __init__(self, document: Mapping[str, Any], show: "Callable[[Console], None]") -> None:
-        """Create the result from its values, of which it keeps a copy, and the function that prints it."""
-        self._document = dict(document)
-        self._show = show
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the values that the command prints with `--json`. Times are s, rates 1/s."""
-        return self._document
-
-    def show(self, console: "Console") -> None:
-        """Print the result on a rich console."""
-        self._show(console)
-
-    def __str__(self) -> str:
-        return text_of(self._show).rstrip("\n")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {next(iter(str(self).splitlines()), '')}>"
-
-    def _repr_html_(self) -> str:
-        """Return the printed text as HTML for a notebook."""
-        return f"<pre>{escape(str(self))}</pre>"
 
 
 class Report(Answer):

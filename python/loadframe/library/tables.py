@@ -1,13 +1,15 @@
-"""Tables of recorded data, read on first use and converted to Arrow, polars or pandas."""
+"""Results that print as text and show in notebooks, and tables of recorded data for Arrow, polars or pandas."""
 
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted
 from loadframe.base.untrusted import printable
 from loadframe.library.arguments import checked
@@ -16,11 +18,53 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow as pa
+    from rich.console import Console
 
+#: Columns of printed text.
+_WIDTH = 100
 #: Rows and columns of a table in a notebook.
 _ROWS, _COLUMNS = 10, 12
 #: Arrow's integers are smaller.
 _LARGEST = 2**63
+
+
+def text_of(show: "Callable[[Console], None]") -> str:
+    """Return the text that a function prints on a console of 100 columns, without styles."""
+    file = StringIO()
+    # In a notebook, rich would display the text instead of writing it to the file.
+    show(
+        PrintableConsole(
+            file=file, width=_WIDTH, emoji=False, force_terminal=False, force_jupyter=False, color_system=None
+        )
+    )
+    return file.getvalue()
+
+
+class Answer:
+    """A result of an analysis: `print` it, show it in a notebook, or take its values with `as_dict`."""
+
+    def __init__(self, document: Mapping[str, Any], show: "Callable[[Console], None]") -> None:
+        """Create the result from its values, of which it keeps a copy, and the function that prints it."""
+        self._document = dict(document)
+        self._show = show
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values that the command prints with `--json`. Times are s, rates 1/s."""
+        return self._document
+
+    def show(self, console: "Console") -> None:
+        """Print the result on a rich console."""
+        self._show(console)
+
+    def __str__(self) -> str:
+        return text_of(self._show).rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {next(iter(str(self).splitlines()), '')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the printed text as HTML for a notebook."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 class Table:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
-from loadframe.analyze.scale.sweep import PhaseCurves, Shape
+from loadframe.analyze.scale.sweep import PhaseCurves, Shape, Sweep
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
@@ -54,6 +54,29 @@ def lead(curves: PhaseCurves) -> str:
         f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
         f" an efficiency of {percent_text(last.efficiency)}."
     )
+
+
+def conclusion(sweep: Sweep) -> str:
+    """Return the conclusion about more nodes, or the reason why the data do not support one.
+
+    It compares the throughput of the largest cluster with that of the smallest.
+    """
+    for level in (level for curves in sweep.curves for level in curves.failed):
+        # The remaining runs do not support a conclusion.
+        return f"No conclusion: {level.cause}."
+    rows = sweep.curves[0].speedups
+    invalid = sum(not run.sound for run in sweep.folder.runs)
+    left_out = f" {invalid} of {len(sweep.folder.runs)} runs were invalid." if invalid else ""
+    again = "Stop other programs on this machine, and run it again in another folder (--output)."
+    if len(rows) < 2 or not rows[-1].speedup.is_finite:
+        return f"No conclusion: too few valid runs.{left_out} {again}"
+    few, many, ratio = rows[0].treatment.nodes, rows[-1].treatment.nodes, rows[-1].speedup
+    words = f"{estimate_text(ratio)} times the throughput on {many} nodes instead of {few} (95 % interval in brackets)"
+    if ratio.low > 1:
+        return f"Conclusion: more nodes answer more requests, {words}."
+    if ratio.high < 1:
+        return f"Conclusion: more nodes answered fewer requests, {words}."
+    return f"No conclusion: these runs do not show whether more nodes answer more requests, {words}.{left_out} {again}"
 
 
 def _offered(curves: PhaseCurves) -> str:
