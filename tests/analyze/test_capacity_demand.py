@@ -108,7 +108,8 @@ def test_lower_bounds_make_no_curve():
     answer, words = said(340.0, [*AMDAHL[:3], held], fitted)
     assert answer.nodes is None
     assert words == (
-        "It is inconclusive whether 4 nodes, which the intervals allow, can sustain 340 requests/s. Raise search: most."
+        "Inconclusive: the searches do not show whether 4 nodes (the intervals allow it) can sustain 340 requests/s."
+        " Raise search: most."
     )
 
 
@@ -133,8 +134,8 @@ def test_an_interval_that_holds_the_load_is_named_with_what_decides(truths, boun
     assert (answer.nodes, answer.least) == (None, 1)
     words = sentence(answer, 1, known={1: "100 [90, 110] requests/s"})
     assert words == (
-        f"It is inconclusive whether 1 node, whose capacity is 100 [90, 110] requests/s, can sustain {load:.0f}"
-        f" requests/s. {remedy}"
+        "Inconclusive: the searches do not show whether 1 node (capacity: 100 [90, 110] requests/s) can sustain"
+        f" {load:.0f} requests/s. {remedy}"
     )
 
 
@@ -190,8 +191,8 @@ def test_a_load_that_one_search_did_not_decide_may_need_fewer_nodes():
         load = sum(several[-1].bracket) / 2
         answer, words = said(load, several, None)
         assert (answer.nodes, answer.undecided) == (None, nodes)
-        assert words.startswith("It is inconclusive whether ")
-        assert "whose only search did not decide this load, can sustain" in words
+        assert words.startswith("Inconclusive: the searches do not show whether ")
+        assert "(its only search did not decide this load) can sustain" in words
 
 
 @pytest.mark.parametrize("rate", [50.0, 250.0, 600.0])

@@ -237,9 +237,9 @@ def test_two_experiments_are_compared_treatment_by_treatment(tmp_path):
     (contrast,) = compared.contrasts
     assert contrast.treatment == {"nodes": 1, "clients": 4}
     assert contrast.outcome == "better"
-    assert [warning.cause for warning in compared.warnings if "counterpart" in warning.cause] == [
-        "1 treatment of a has no counterpart to compare with",
-        "1 treatment of b has no counterpart to compare with",
+    assert [warning.cause for warning in compared.warnings if "missing" in warning.cause] == [
+        "1 treatment of a is missing in the other group",
+        "1 treatment of b is missing in the other group",
     ]
     split = split_by_treatment(read_runs(str(tmp_path / "a")))
     assert [(group.label, len(group.runs)) for group in split] == [("clients 1", 4), ("clients 4", 4)]

@@ -11,7 +11,7 @@ from commands import within
     ("words", "what"),
     [
         (("adbid", "-"), "adbid"),
-        (("nyc_taxis", "-"), "has no source of events"),
+        (("nyc_taxis", "-"), "lacks a source of events"),
         (("./w.yaml", "--listen", "127.0.0.1:0", "e.ndjson"), "--listen and files cannot be combined"),
         (("./w.yaml", "-", "e.ndjson"), "standard input and files cannot be combined"),
         (("./w.yaml", "gone.ndjson"), "does not exist"),

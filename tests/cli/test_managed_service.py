@@ -185,11 +185,11 @@ def test_a_refused_signature_is_one_message_with_its_remedy(folder, command, key
         (["--aws-service", "es"], {"AWS_ACCESS_KEY_ID": "A"}, "without a region", "give --aws-region"),
         (["--aws-region", "r"], {}, "without the service's name", "give --aws-service"),
         (AWS, {"AWS_ACCESS_KEY_ID": "A"}, "without AWS_SECRET_ACCESS_KEY", "set both"),
-        ([*AWS, "--aws-profile", "nobody"], {}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
-        ([*AWS, "--aws-profile", "nobody"], {}, "/credentials: unknown", "choose one of"),
-        (["--aws-profile", "nobody"], {}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
-        (AWS, {"AWS_PROFILE": "nobody"}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
-        (AWS, {"AWS_SHARED_CREDENTIALS_FILE": "/none"}, "and the profile default has no file", "give --aws-profile"),
+        ([*AWS, "--aws-profile", "absent"], {}, "unknown AWS profile absent", "choose one of: default, load, sso;"),
+        ([*AWS, "--aws-profile", "absent"], {}, "/credentials: unknown", "choose one of"),
+        (["--aws-profile", "absent"], {}, "unknown AWS profile absent", "choose one of: default, load, sso;"),
+        (AWS, {"AWS_PROFILE": "absent"}, "unknown AWS profile absent", "choose one of: default, load, sso;"),
+        (AWS, {"AWS_SHARED_CREDENTIALS_FILE": "/none"}, "profile default does not exist", "give --aws-profile"),
         ([*AWS, "--aws-profile", "sso"], {}, "is issued by another service", "aws configure export-credentials"),
         ([*AWS, "--user", "ann"], {}, "--user and --aws-service exclude each other", "give one of them"),
         (["--aws-service", "e s", "--aws-region", "r"], {}, "--aws-service must consist of", "for example es"),
@@ -409,7 +409,7 @@ def test_stores_without_http_refuse_signatures():
     ],
 )
 def test_options_that_a_store_does_not_support_are_refused_before_secrets_are_read(kind, words, cause):
-    """The file does not exist, and there is no terminal to read a password from."""
+    """The files of the secrets are missing, and standard input is not a terminal for a password."""
     done = loadframe("cluster", "status", "--store", kind, "--hosts", "127.0.0.1:9", *words)
     assert done.returncode == 2
     assert cause in done.stderr

@@ -157,10 +157,10 @@ def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_n
         credentials.file_of(named.folder_of("old")).unlink()
         old = Cluster.load("old")
         assert old.deviations() == []
-        with pytest.raises(BadInput, match="cluster old has no password") as caught:
+        with pytest.raises(BadInput, match="cluster old lacks a password") as caught:
             old.grow()
         assert "--delete-data" in str(caught.value.remedy)
-    with pytest.raises(BadInput, match="cluster old has no password"):
+    with pytest.raises(BadInput, match="cluster old lacks a password"):
         Cluster.start(spec)
     assert named.existing("old").formed
     assert named.delete("old") == []

@@ -122,7 +122,7 @@ def test_queries_beside_the_events_end_with_them(tmp_path):
 
 
 def test_a_workload_without_events_is_refused():
-    with pytest.raises(BadInput, match="has no source of events"):
+    with pytest.raises(BadInput, match="nyc_taxis lacks a source of events"):
         ingest_phase(load_workload("nyc_taxis"), None)
 
 

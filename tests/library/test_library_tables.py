@@ -220,7 +220,10 @@ def test_selections_name_the_nearest_word(run, experiment):
         (lambda: run.response_times(operation="range_10"), "unknown operation 'range_10'"),
         (lambda: run.response_times(phase="lod"), "unknown phase 'lod'"),
         (lambda: experiment.response_times(where={"node": 1}), "unknown factor 'node'.*\n.*nodes"),
-        (lambda: experiment.response_times(where={"clients": "4"}), "clients has no level '4'.*\n.*levels are 1, 4"),
+        (
+            lambda: experiment.response_times(where={"clients": "4"}),
+            "unknown level '4' of clients.*\n.*levels are 1, 4",
+        ),
         (lambda: experiment["b1-nodes1-clients9"], "unknown run"),
         (lambda: run.response_times().percentile(101), "from 0 to 100; got 101"),
     ):

@@ -105,8 +105,8 @@ def test_a_failure_long_after_a_higher_rate_had_passed_is_named_in_the_answer(tm
 def test_a_demand_above_the_highest_rate_names_the_capacity(tmp_path):
     report = read_report(write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3}, searches=2, demands=[80.0]))
     assert report.document["demands"][0]["sentence"] == (
-        "It is inconclusive whether 1 node, whose capacity is at least 60 requests/s, can sustain 80 requests/s. Raise"
-        " search: most."
+        "Inconclusive: the searches do not show whether 1 node (capacity: at least 60 requests/s) can sustain"
+        " 80 requests/s. Raise search: most."
     )
 
 
@@ -157,6 +157,6 @@ def test_failures_that_the_search_did_not_count_are_named(tmp_path):
         report = read_report(path)
         assert report.document["capacities"][0]["bracket"] == {"held": 25.0, "failed": 35.36}
         told = " ".join(printed(report).split())
-        assert "failed at most one that counts" in told
+        assert "failed at most one counted trial" in told
         assert (f"did not count 1 failed trial at its answer ({names})" in told) == (names is not None)
         assert ("not counted" in Page(report.page).text) == (names is not None)

@@ -391,9 +391,10 @@ def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environ
             remedy=f'export it: eval "$(aws configure export-credentials --profile {profile} --format env)", and leave '
             "--aws-profile out; or make the command, with --format process, the credential_process of another profile",
         )
-    lacking = "has no key" if section is not None else "is not in the file" if file.exists() else "has no file"
+    lacking = "lacks a key" if section is not None else "is not in the file"
     return BadInput(
-        f"no AWS key: the environment lacks AWS_ACCESS_KEY_ID, and the profile {profile} {lacking}",
+        "no AWS key: the environment lacks AWS_ACCESS_KEY_ID, and the"
+        + (f" profile {profile} {lacking}" if file.exists() else f" file of the profile {profile} does not exist"),
         where=str(file),
         remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --aws-profile",
     )

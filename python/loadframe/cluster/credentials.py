@@ -93,7 +93,7 @@ def require(password: str | None, folder: Path) -> str:
     """Return the password; BadInput for a cluster without one, which new nodes could not join."""
     if password is None:
         raise BadInput(
-            f"cluster {folder.name} has no password: an earlier version of loadframe made it",
+            f"cluster {folder.name} lacks a password: an earlier version of loadframe made it",
             where=str(file_of(folder)),
             remedy=f"delete it with `loadframe cluster down {folder.name} --delete-data`, and start it again",
         )

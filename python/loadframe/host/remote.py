@@ -241,13 +241,14 @@ class RemoteMachine:
             if within:
                 return within[0]
             raise self._no_address(
-                f"it has no address in {wanted}", f"give a network of its addresses: {_address_list(facts.addresses)}"
+                f"its addresses are outside {wanted}",
+                f"give a network of its addresses: {_address_list(facts.addresses)}",
             )
         name = f"{self.hostname.rpartition('@')[2]}{wanted}"
         address = resolved(name) or self.call(resolved, name)
         if address and self._has(address):
             return address
-        what = f"it has no interface {wanted!r}, and {name} is not one of its host names"
+        what = f"{wanted!r} is neither an interface nor a network, and {name} is not one of the machine's host names"
         raise self._no_address(what, f"name one of its interfaces: {_address_list(facts.addresses)}")
 
     def _has(self, address: str) -> bool:
@@ -256,7 +257,7 @@ class RemoteMachine:
 
     def _no_address(self, what: str, remedy: str) -> BadInput:
         """Return the error for a machine without an address for nodes; `what` is the cause."""
-        return BadInput(f"the machine has no address for nodes: {what}", where=self.hostname, remedy=remedy)
+        return BadInput(f"cannot choose an address for nodes: {what}", where=self.hostname, remedy=remedy)
 
 
 class RemoteProcess:

@@ -324,7 +324,7 @@ class Experiment:
             levels = [run.treatment[name] for run in self._folder.runs if name in run.treatment]
             if where[name] not in levels:
                 remedy = f"its levels are {', '.join(dict.fromkeys(map(repr, levels)))}"
-                raise BadInput(f"{name} has no level {where[name]!r}", where="where", remedy=remedy)
+                raise BadInput(f"unknown level {where[name]!r} of {name}", where="where", remedy=remedy)
         candidates = self._folder.used if runs is None else [self._designed(name) for name in listed(runs)]
         at_levels = [run for run in candidates if all(run.treatment.get(name) == at for name, at in where.items())]
         return [run.run for run in at_levels if run.run]

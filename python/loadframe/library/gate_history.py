@@ -152,7 +152,7 @@ def history_of(
     """
     if "errors" in kinds:
         raise BadInput(
-            f"{written('measure')} errors has no history: change points use logarithms, and shares of errors are"
+            f"change points do not support {written('measure')} errors: they use logarithms, and shares of errors are"
             " often 0",
             remedy="leave errors out; the gate judges them",
         )
@@ -180,7 +180,9 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
         raise BadInput(
             f"no change and no regression at {at!r}",
             where=str(folder),
-            remedy=f"name one of these: {known}" if known else "accept nothing: there is no change",
+            remedy=f"name one of these: {known}"
+            if known
+            else "leave the commit and its reason out: the history contains nothing to accept",
         )
     names: Sequence[str] = [at]
     if at not in named[0].folders and not any(gate.is_at(at) for gate in named[0].gates):

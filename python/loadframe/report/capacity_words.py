@@ -263,7 +263,7 @@ def limits(capacities: Capacities) -> list[str]:
         passes += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
     bracketed = any(capacity.kind is Kind.BRACKETED for capacity in capacities.capacities)
     above = f"; the {'number' if users else 'rate'} above it failed twice" if bracketed else ""
-    words = [f"{passes}. The answer passed three trials and failed at most one that counts{above}."]
+    words = [f"{passes}. The answer passed three trials and failed at most one counted trial{above}."]
     if names := [one.run for capacity in capacities.capacities for made in capacity.searches for one in made.uncounted]:
         listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
         words.append(

@@ -226,10 +226,10 @@ def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str
         )
     perhaps = answer.undecided or answer.least
     if perhaps:
-        why = f"whose capacity is {known[perhaps]}" if perhaps in known else "which the intervals allow"
+        why = f"capacity: {known[perhaps]}" if perhaps in known else "the intervals allow it"
         if answer.undecided:
-            why = "whose only search did not decide this load"
-        none = f"It is inconclusive whether {format_nodes(perhaps)}, {why}, can sustain {load}"
+            why = "its only search did not decide this load"
+        none = f"Inconclusive: the searches do not show whether {format_nodes(perhaps)} ({why}) can sustain {load}"
     elif answer.sizes == 1:
         none = f"{format_nodes(largest)} {'is' if largest == 1 else 'are'} not enough for {load}"
     elif answer.reach <= largest:

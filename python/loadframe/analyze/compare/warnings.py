@@ -56,7 +56,7 @@ def _other_length(label: str, count: int, other: str, phase: str) -> str:
 
 def _unmatched(label: str, count: int) -> str:
     """Return the cause: `count` treatments of a group lack a counterpart in the other."""
-    return f"{counted(count, 'treatment')} of {label} {'has' if count == 1 else 'have'} no counterpart to compare with"
+    return f"{counted(count, 'treatment')} of {label} {'is' if count == 1 else 'are'} missing in the other group"
 
 
 TOO_FEW_RUNS = Rule(

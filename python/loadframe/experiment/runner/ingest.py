@@ -39,7 +39,7 @@ def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only")
     if not names:
         remedy = "use a workload with a source, such as adbids, or add a source to this one"
         raise BadInput(
-            f"the workload {workload.name} has no source of events", where=str(workload.document.path), remedy=remedy
+            f"the workload {workload.name} lacks a source of events", where=str(workload.document.path), remedy=remedy
         )
     name = wanted or (DEFAULT_PHASE if DEFAULT_PHASE in usual else (usual or names)[0])
     if name not in names:
