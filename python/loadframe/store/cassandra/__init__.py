@@ -1,18 +1,15 @@
 """Cassandra: nodes from the embedded distribution or an installation, tables, and ring changes."""
 
-import contextlib
 import json
 import re
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes
 from loadframe.store import distribution, jvm
@@ -33,7 +30,7 @@ from loadframe.store.base import (
     daily_collections,
 )
 from loadframe.store.cassandra import config
-from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TEMPORARY, Connection, CqlError
+from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TRIES, Connection, CqlError, quoted, repeat
 from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
 from loadframe.store.distribution import Distribution
 
@@ -49,9 +46,6 @@ _STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService"
 _SCHEMA_TIMEOUT = 60.0
 _COUNT_TIMEOUT = 600.0
 _POLL = 0.5
-#: Attempts of a login or a SELECT that fails temporarily.
-_TRIES = 4
-_Answer = TypeVar("_Answer")
 
 
 class _NotConnectedError(OSError):
@@ -170,7 +164,7 @@ class Cassandra(Store):
             f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}",
             f"-Dlogback.configurationFile={node.folder / 'config' / 'logback.xml'}",
             f"-Dcassandra.config=file://{node.folder / 'config' / 'cassandra.yaml'}",
-            _identity(node.folder),
+            config.identity(node.folder),
             f"-Dcassandra.logdir={node.folder / 'logs'}",
             *config.initial_roles(node),
             "-Dcassandra-foreground=yes",
@@ -211,11 +205,11 @@ class Cassandra(Store):
             _NotConnectedError if the connection fails, OSError without an answer, CqlError for an error answer.
             """
             try:
-                connection = _repeat(lambda: self._connect(address, timeout))
+                connection = repeat(lambda: self._connect(address, timeout))
             except OSError as error:
                 raise _NotConnectedError(str(error)) from error
             with connection:
-                return _repeat(lambda: connection.ask(statement, one=one), _TRIES if repeatable else 1)
+                return repeat(lambda: connection.ask(statement, one=one), TRIES if repeatable else 1)
 
         repeatable = statement.startswith("SELECT ")
         try:
@@ -395,7 +389,7 @@ class Cassandra(Store):
         `watch` gets the bytes left; an error of it kills the management command. StoreFailed if the command fails; the
         node then stays a member.
         """
-        manage = member.call(_manage, member.folder) if member.folder else None
+        manage = member.call(config.management_command, member.folder) if member.folder else None
         if manage is None:
             raise BadInput(
                 f"{member.name} was not started by Loadframe, which therefore cannot decommission it",
@@ -405,13 +399,13 @@ class Cassandra(Store):
         self._require_copies(addresses, member)
         # `-a true` skips the server's check of replicas, which includes its system keyspaces.
         command = [*member.inside, *manage, "-op", "decommission", "-a", "true"]
-        number = member.call(_begin, command)
+        number = member.call(config.start_command, command)
         try:
-            while (ended := member.call(_ended, number)) is None:
+            while (ended := member.call(config.ended_command, number)) is None:
                 watch(self._streaming([*addresses, member.address]))
                 time.sleep(_POLL)
         except BaseException:
-            member.call(_break_off, number)
+            member.call(config.kill_command, number)
             raise
         status, output = ended
         if status:
@@ -455,10 +449,10 @@ class Cassandra(Store):
         replication = {k: v for k, v in (definition.get("replication") or {}).items() if v is not None}
         self._create_keyspace(addresses, replication, nodes)
         typed = ", ".join(
-            f"{_quoted(column)} {kind}" for column, kind in {**dict.fromkeys(key, "text"), **columns}.items()
+            f"{quoted(column)} {kind}" for column, kind in {**dict.fromkeys(key, "text"), **columns}.items()
         )
         options = definition.get("with")
-        statement = f"CREATE TABLE {KEYSPACE}.{_quoted(name)} ({typed}, PRIMARY KEY ({', '.join(map(_quoted, key))}))"
+        statement = f"CREATE TABLE {KEYSPACE}.{quoted(name)} ({typed}, PRIMARY KEY ({', '.join(map(quoted, key))}))"
         self._ask(addresses, f"{statement} WITH {options}" if options else statement, timeout=_SCHEMA_TIMEOUT)
         self._await_schema_agreement(addresses)
 
@@ -526,7 +520,7 @@ class Cassandra(Store):
         Waits until the nodes agree on the schema.
         """
         if self.has_collection(addresses, name):
-            self._ask(addresses, f"DROP TABLE {KEYSPACE}.{_quoted(name)}", timeout=_SCHEMA_TIMEOUT)
+            self._ask(addresses, f"DROP TABLE {KEYSPACE}.{quoted(name)}", timeout=_SCHEMA_TIMEOUT)
             if not self._tables(addresses):
                 self._ask(addresses, f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=_SCHEMA_TIMEOUT)
             self._await_schema_agreement(addresses)
@@ -544,13 +538,13 @@ class Cassandra(Store):
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
         """Return for each column its number of values at QUORUM, without nulls. This reads all data once per column."""
-        return {field: self._count(addresses, name, _quoted(field)) for field in fields}
+        return {field: self._count(addresses, name, quoted(field)) for field in fields}
 
     def _count(self, addresses: Sequence[str], name: str, expression: str) -> int:
         """Return the sum of COUNT(expression) at QUORUM over the table, or over all days for `NAME-*`."""
         total = 0
         for table in daily_collections(name, self._tables(addresses), dotted=False):
-            statement = f"SELECT COUNT({expression}) AS n FROM {KEYSPACE}.{_quoted(table)}"
+            statement = f"SELECT COUNT({expression}) AS n FROM {KEYSPACE}.{quoted(table)}"
             total += int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["n"])
         return total
 
@@ -571,72 +565,6 @@ class Cassandra(Store):
         return by_node
 
 
-def _identity(folder: Path) -> str:
-    """Return the JVM argument that identifies the process of the node in `folder`."""
-    return f"-Dcassandra.storagedir={folder / 'data'}"
-
-
-def _manage(folder: Path) -> list[str] | None:
-    """Return the management command for the node in `folder`, with its process id, to which an operation is appended.
-
-    Return None if the node has no process on this machine, or was not started by Loadframe.
-    """
-    command = nofollow.read_text(folder, "config/manage.json")
-    if command is not None:
-        identity = _identity(folder).encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if identity in (process / "cmdline").read_bytes().split(b"\0"):
-                    return [*json.loads(command), "-p", process.name]
-    return None
-
-
-#: Commands that were started on this machine, by process id.
-_BEGUN: dict[int, "subprocess.Popen[str]"] = {}
-
-
-def _repeat(ask: Callable[[], _Answer], tries: int = _TRIES) -> _Answer:
-    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error.
-
-    The last error is raised, and any other error at once.
-    """
-    for _ in range(tries - 1):
-        try:
-            return ask()
-        except CqlError as error:
-            if error.code not in TEMPORARY:
-                raise
-        time.sleep(_POLL)
-    return ask()
-
-
-def _begin(command: Sequence[str]) -> int:
-    """Start a command on this machine, and return its process id for `_ended` and `_break_off`."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    _BEGUN[process.pid] = process
-    return process.pid
-
-
-def _ended(number: int) -> tuple[int, str] | None:
-    """Return exit status and output of a command of `_begin`, and forget it; None while it runs.
-
-    `number` is its process id. The output includes stderr.
-    """
-    process = _BEGUN[number]
-    if process.poll() is None:
-        return None
-    output, _ = _BEGUN.pop(number).communicate()
-    return process.returncode, output
-
-
-def _break_off(number: int) -> None:
-    """Kill a command that `_begin` started; do nothing if it has ended."""
-    process = _BEGUN.pop(number, None)
-    if process:
-        process.kill()
-        process.communicate()
-
-
 def _copies(replication: Mapping[str, Any]) -> int:
     """Return the copies per data centre in `replication` (`class`, and a factor for each); the maximum if they differ.
 
@@ -647,11 +575,6 @@ def _copies(replication: Mapping[str, Any]) -> int:
         return max((int(str(factor).split("/")[0]) for factor in factors), default=1)
     except ValueError as error:
         raise BadInput("a replication factor is not a number", where=str(dict(replication))) from error
-
-
-def _quoted(name: str) -> str:
-    """Return a name as a quoted CQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 STORE = Cassandra()

@@ -6,13 +6,17 @@ Load uses the engine's driver instead. It does not discover nodes, because stati
 import socket
 import ssl
 import struct
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from loadframe.base.errors import LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 
+#: Attempts of a login or a SELECT that fails temporarily, and the time between them, s.
+TRIES, _PAUSE = 4, 0.5
+_Answer = TypeVar("_Answer")
 _VERSION = 4
 _ERROR, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x00, 0x02, 0x03, 0x08, 0x10
 _STARTUP, _QUERY, _AUTH_RESPONSE = 0x01, 0x07, 0x0F
@@ -42,6 +46,26 @@ READ_TIMEOUT = 0x1200
 TEMPORARY = (0x1001, 0x1002, READ_TIMEOUT, 0x1300)
 #: Beginning of the error text if a node could not read its roles. Its code is BAD_CREDENTIALS.
 _ROLES_NOT_READ = "Unable to perform authentication"
+
+
+def repeat(ask: Callable[[], _Answer], tries: int = TRIES) -> _Answer:
+    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error.
+
+    The last error is raised, and any other error at once.
+    """
+    for _ in range(tries - 1):
+        try:
+            return ask()
+        except CqlError as error:
+            if error.code not in TEMPORARY:
+                raise
+        time.sleep(_PAUSE)
+    return ask()
+
+
+def quoted(name: str) -> str:
+    """Return a name as a quoted CQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Connection:
