@@ -222,12 +222,14 @@ def test_a_killed_node_does_not_prevent_a_change_of_settings(module_state):
 def test_added_and_restarted_nodes_start_with_the_settings_of_the_cluster(module_state, monkeypatch):
     with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
         cluster.kill("node-1")
-        cluster.configure({"hz": 20, "save": ""})
+        title = r'{title} "a b" \ c'
+        cluster.configure({"hz": 20, "save": "3600 1 300 100", "proc-title-template": title})
         # CONFIG SET would come after the first requests.
         monkeypatch.setattr(type(cluster.store), "configure", lambda *_: None)
         cluster.mend()
         cluster.grow()
-        assert values(cluster, "hz") == {"node-0": "20", "node-1": "20", "node-2": "20"}
+        for name, value in {"hz": "20", "save": "3600 1 300 100", "proc-title-template": title}.items():
+            assert values(cluster, name) == dict.fromkeys(("node-0", "node-1", "node-2"), value)
 
 
 def test_a_node_that_does_not_answer_prevents_a_change_of_settings(module_state, monkeypatch):

@@ -40,6 +40,28 @@ def test_a_node_binds_one_address_and_writes_into_its_folder():
     assert plan().argv == ("/usr/bin/redis-server", "/clusters/x/node-0/config/redis.conf")
 
 
+def test_values_with_blanks_quotes_and_line_ends_are_one_argument_in_the_file():
+    values = {"proc-title-template": '{title} "x"', "logo": "a\\b\nbind 0.0.0.0", "hz": 20, "ignore": ""}
+    values |= {"save": "3600 1  300 100", "client-output-buffer-limit": "normal 0 0 0 pubsub 32mb 8mb 60"}
+    text = plan(settings=values).files["config/redis.conf"]
+    for line in (
+        r'proc-title-template "{title} \"x\""',
+        r'logo "a\\b\x0abind 0.0.0.0"',
+        "hz 20",
+        'ignore ""',
+        "save 3600 1\nsave 300 100",
+        "client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit pubsub 32mb 8mb 60",
+    ):
+        assert f"\n{line}\n" in text
+    for settings in ({}, {"save": ""}, {"save": '""'}):
+        assert '\nsave ""\n' in plan(settings=settings).files["config/redis.conf"]
+
+
+def test_settings_of_loadframe_are_refused_while_it_runs():
+    with pytest.raises(BadInput, match="the setting port is controlled by Loadframe"):
+        STORE.configure(["127.0.0.1:1"], {"port": 7001})
+
+
 def test_every_client_needs_the_password_which_is_in_the_configuration_alone():
     planned = plan(password="secret")
     written = configuration(planned)

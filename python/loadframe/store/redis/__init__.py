@@ -1,7 +1,7 @@
 """Redis and Valkey: files and command lines of nodes, collections, and cluster operations (see `cluster`)."""
 
 import json
-import shlex
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +34,12 @@ _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-conf
 _OURS |= {"requirepass", "masterauth", "masteruser", "aclfile", "user", "unixsocket"}
 _OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
 _OWN = {"cluster"}
+#: Parameters with several values in a line of redis.conf, and how many form a group; 0 if all do.
+_SEVERAL = {"save": 2, "client-output-buffer-limit": 4, "oom-score-adj-values": 0}
+_SEVERAL |= dict.fromkeys(("latency-tracking-info-percentiles", "loadmodule", "rename-command"), 0)
+_SEVERAL |= dict.fromkeys(("replicaof", "slaveof"), 0)
+#: An argument that redis.conf needs no quotes for.
+_PLAIN = re.compile(r"[^\s\"'\\\x00-\x1f\x7f]+")
 #: Log of writes. A crash of the machine loses at most the writes of two seconds.
 _DURABLE = {"appendonly": True, "appendfsync": "everysec"}
 #: A hash with the definitions of all collections, which the driver also reads.
@@ -131,7 +137,7 @@ class Redis(Store):
 
     def durability(self, settings: Mapping[str, Any]) -> str:
         """Return `appendonly` and (if the log is on) `appendfsync`, from the settings or by default, as text."""
-        values = {key: _config_value(settings.get(key, value)) for key, value in _DURABLE.items()}
+        values = {key: _setting(settings.get(key, value)) for key, value in _DURABLE.items()}
         logs = values["appendonly"] != "no"
         return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
 
@@ -175,7 +181,7 @@ class Redis(Store):
             "daemonize": False,
             "protected-mode": False,
             # Snapshots fork, and their pauses would be measured; the log suffices to keep the data.
-            "save": '""',
+            "save": "",
             **_DURABLE,
             # Long enough that a paused node is not declared failed and then alive again.
             "cluster-node-timeout": 5000,
@@ -208,7 +214,7 @@ class Redis(Store):
             }
         # A replica logs in as clients do.
         lines |= {"requirepass": node.password, "masterauth": node.password}
-        text = "".join(f"{key} {_config_value(value)}\n" for key, value in lines.items())
+        text = "".join(line for key, value in lines.items() for line in _config_lines(key, value))
         return NodePlan(
             files={"config/redis.conf": text, **(node.certificates.files(bundled=True) if node.certificates else {})},
             folders=("data",),
@@ -289,7 +295,11 @@ class Redis(Store):
             return None
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters on every node that runs with CONFIG SET; StoreFailed if a node refuses one."""
+        """Set parameters on every node that runs with CONFIG SET.
+
+        StoreFailed if a node refuses one, BadInput as `check_settings`.
+        """
+        self.check_settings(settings)
         for node in self._every(addresses):
             for name, value in settings.items():
                 node.ask("CONFIG", "SET", name, _setting(value))
@@ -484,19 +494,30 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
 
 
 def _setting(value: object) -> str:
-    """Return a setting as text: yes or no for a bool."""
+    """Return a setting as text: yes or no for a bool, and an empty text also for `""`, as in redis.conf."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return "" if value == '""' else str(value)
 
 
-def _config_value(value: object) -> str:
-    """Return a setting as text for redis.conf: with quotes for special characters of a Path, and for ''."""
-    if value == "":
-        return '""'
-    if isinstance(value, Path) and shlex.quote(str(value)) != str(value):
-        return json.dumps(str(value), ensure_ascii=False)
-    return _setting(value)
+def _config_lines(name: str, value: object) -> list[str]:
+    """Return the lines of redis.conf that give a parameter the value that CONFIG SET would give it.
+
+    Parameters with several values, separated by blanks, are not quoted. Version 6 reads only one group from a line.
+    """
+    text = _setting(value)
+    words = text.split() if name.lower() in _SEVERAL else []
+    size = _SEVERAL.get(name.lower()) or len(words)
+    groups = [" ".join(words[at : at + size]) for at in range(0, len(words), size or 1)]
+    return [f"{name} {group}\n" for group in groups or [_quoted(text)]]
+
+
+def _quoted(text: str) -> str:
+    """Return a text as one argument in redis.conf: in quotes, with escapes, unless it has no special characters."""
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", r"\\").replace('"', r"\"")
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: rf"\x{ord(found[0]):02x}", escaped) + '"'
 
 
 STORE = Redis()
