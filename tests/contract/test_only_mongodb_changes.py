@@ -71,6 +71,14 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
         assert until(lambda: elected(cluster))
         before = cluster.count("things")
         assert until(lambda: cluster.count("things") > before), "the load goes to the new primary"
+    # One of two members is named, and the third is stopped.
+    changed["cache"] = "400m"
+    store, (first, second) = cluster.store, cluster.addresses
+    store.configure([first], changed)
+    values = store.running_settings([second], list(changed)).values()
+    assert [setting.value for setting in values] == ["30", str(400 * 2**20)]
+    changed["cache"] = "300m"
+    store.configure([second], changed)
     assert outcome()["operations"][0]["errors"]
     assert cluster.count("things") >= outcome()["operations"][0]["successes"]
     with pytest.raises(BadInput, match="the other members could not elect a primary without it"):

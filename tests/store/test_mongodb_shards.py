@@ -8,9 +8,10 @@ import pytest
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster
-from loadframe.store import Balancing, Member, find
-from loadframe.store.mongodb import shards
+from loadframe.store import OPEN, Balancing, Member, find
+from loadframe.store.mongodb import client, shards
 from loadframe.store.mongodb.client import MongoError
+from own_servers import free_port
 
 LEAVING = Member("node-2", "127.0.0.1:3")
 
@@ -100,6 +101,43 @@ def test_servers_of_the_configuration_are_asked_too_and_lag_is_within_a_set(monk
     assert {name: node["lag_seconds"] for name, node in known.items() if "lag_seconds" in node} == {
         "a:0": 0.0, "b:0": 3.0, "a:1": 0.0, "c:1": 0.0
     }  # fmt: skip
+
+
+class Behind(Router):
+    """A server behind the router that runs, by its answer to `hello`."""
+
+    def __init__(self, address: str, hello: Mapping[str, Any], **answers: Any) -> None:
+        super().__init__(**answers)
+        self.address, self.hello = address, lambda: hello
+
+    def running(self) -> Mapping[str, Any]:
+        return self.hello()
+
+
+def test_settings_go_to_running_servers_behind_routers_and_the_cache_of_config_servers_stays(monkeypatch):
+    store, stopped = find("mongodb"), f"127.0.0.1:{free_port()}"
+    shard = {"_id": "s0", "host": f"s0/a:0,{stopped},arbiter:0"}
+    caches = {"serverStatus": {"wiredTiger": {"cache": {"maximum bytes configured": 300 * 2**20}}}}
+    known = {
+        "r:1": Behind(
+            "r:1", {"msg": "isdbgrid"}, listShards={"shards": [shard]}, getShardMap={"map": {"config": "c/c:1"}}
+        ),
+        "a:0": Behind("a:0", {"setName": "s0"}, getParameter={"ttlMonitorSleepSecs": 30}, **caches),
+        "arbiter:0": Behind("arbiter:0", {"arbiterOnly": True}),
+        "c:1": Behind("c:1", {"configsvr": 2}, getParameter={"ttlMonitorSleepSecs": 30}, serverStatus={}),
+        stopped: client.Client(stopped, OPEN),
+    }
+    monkeypatch.setattr(client, "_SELECTION", 0.1)
+    monkeypatch.setattr(type(store), "client", lambda _, address: known[address])
+    settings = {"cache": "300m", "setParameter.ttlMonitorSleepSecs": 30}
+    store.configure(["r:1"], settings)
+    assert {address: len(known[address].named("setParameter")) for address in ("r:1", "a:0", "arbiter:0", "c:1")} == {
+        "r:1": 0, "a:0": 2, "arbiter:0": 0, "c:1": 1
+    }  # fmt: skip
+    assert [setting.explicit for setting in store.running_settings(["r:1"], list(settings)).values()] == [
+        300 * 2**20,
+        30,
+    ]
 
 
 def test_a_user_without_access_to_the_configuration_gets_the_shards():

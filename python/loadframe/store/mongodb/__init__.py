@@ -274,26 +274,43 @@ class MongoDB(Store):
             sets.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set `setParameter.NAME` and `cache` (a size) on all servers that hold data; BadInput for other settings."""
+        """Set `setParameter.NAME` and `cache` (a size) on all running servers of shards and sets.
+
+        Config servers keep their cache. BadInput for other settings, Unreachable if a server does not answer.
+        """
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
                 super().configure(addresses, settings)
-        for address in self._data_servers(addresses):
+        for server, caches in self._data_servers(addresses):
             for name, value in settings.items():
-                self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
+                if name != "cache" or caches:
+                    server.ask({"setParameter": 1, **config.parameter(name, value)})
 
-    def _data_servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the addresses of all servers that are not routers."""
-        return [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
+    def _data_servers(self, addresses: Sequence[str]) -> list[tuple[Client, bool]]:
+        """Return the running servers except routers and arbiters, and whether each caches documents.
+
+        Config servers do not. In a replica set, members at other addresses are included. Servers that refuse
+        connections are not; Unreachable if another does not answer.
+        """
+        servers = []
+        for address in self._servers(addresses, every=True):
+            server = self.client(address)
+            hello = server.running()
+            if hello is not None and not _is_router(hello) and not hello.get("arbiterOnly"):
+                servers.append((server, "configsvr" not in hello))
+        return servers
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
         """Return `setParameter.NAME` and `cache` (bytes) by name; BadInput for other settings, or if servers differ.
 
-        The explicit value is the value in effect.
+        The explicit value is the value in effect. Covers the servers of `configure`.
         """
         settings = {}
+        servers = self._data_servers(addresses)
         for name in names:
-            values = [self._running_setting(self.client(address), name) for address in self._data_servers(addresses)]
+            values = [self._running_setting(server, name) for server, caches in servers if name != "cache" or caches]
+            if not values:
+                raise Unreachable(f"no server that has {name} answers", where=", ".join(addresses))
             if any(value != values[0] for value in values):
                 raise BadInput(
                     f"the servers have different values of {name}", remedy="set the same value on all servers first"
@@ -472,10 +489,17 @@ class MongoDB(Store):
             raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
         return by_node
 
-    def _servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the given addresses; for routers also the addresses of all shards and config servers."""
+    def _servers(self, addresses: Sequence[str], *, every: bool = False) -> list[str]:
+        """Return the given addresses; for routers also the addresses of all shards and config servers.
+
+        With `every`, also the other members of a replica set, if the addresses are fewer.
+        """
         server, hello = self._hello(addresses)
         behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
+        members = [*hello.get("hosts", ()), *hello.get("passives", ())]
+        # Members may be known by other names, so add none if the addresses may cover them.
+        if every and not behind and len(members) > len(addresses):
+            behind = members
         return list(dict.fromkeys([*addresses, *behind]))
 
     def _name(self, address: str) -> str:

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 from pathlib import Path
@@ -146,6 +147,19 @@ class Client:
     def hello(self) -> dict[str, Any]:
         """Return the answer to `hello`: the server's role and set."""
         return self.ask({"hello": 1})
+
+    def running(self) -> dict[str, Any] | None:
+        """Return the answer to `hello`, or None if the server's address refuses connections; other errors as `ask`."""
+        try:
+            return self.hello()
+        except Unreachable:
+            try:
+                socket.create_connection(split_address(self.address), _CONNECT_TIMEOUT).close()
+            except ConnectionRefusedError:
+                return None
+            except OSError:
+                pass
+            raise
 
     def close(self) -> None:
         """Close the connections."""
