@@ -46,6 +46,31 @@ def test_a_new_cluster_is_formed_once_of_all_its_processes(toy):
         assert toy.planned[-1].founders == ()
 
 
+@pytest.mark.parametrize("fails", ["configure", "reunite"])
+def test_a_restarted_node_without_the_changed_settings_is_a_deviation_until_they_are_set(
+    toy, cluster, monkeypatch, fails
+):
+    monkeypatch.setattr(toy, "forgets_settings", True, raising=False)
+    monkeypatch.setattr(toy, "configure", lambda *_: None, raising=False)
+    cluster.configure({"pace": 3})
+    cluster.kill("node-0")
+    assert cluster.setting_deviations() == []
+    with monkeypatch.context() as failing:
+
+        def fail(*_):
+            raise LoadframeError("no answer")
+
+        failing.setattr(toy, fails, fail, raising=False)
+        with pytest.raises(LoadframeError, match="no answer"):
+            cluster.mend()
+    lacking = "a started node may have another value of pace, because setting it failed"
+    assert cluster.setting_deviations() == [lacking]
+    assert lacking in cluster.differences()[0]
+    assert cluster.mend()
+    assert cluster.setting_deviations() == []
+    assert not cluster.mend()
+
+
 def test_added_and_restarted_nodes_get_the_settings_of_the_cluster_before_clients_learn_of_them(
     toy, cluster, monkeypatch
 ):

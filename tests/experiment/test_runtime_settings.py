@@ -95,6 +95,24 @@ def test_settings_are_set_again_after_a_restart_that_forgot_them(existing, monke
     assert clusters.provide(clusters._experiment, second).values["buffer"] == value
 
 
+@pytest.mark.parametrize("level", [128, None])
+def test_settings_are_set_again_after_a_node_restarted_by_itself(existing, monkeypatch, level):
+    clusters, _, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, null]}\nrepetitions: 2\n"
+    )
+    first, second = (run for run in runs.values() if run.treatment["store.settings.buffer"] == level)
+    cluster, wanted, remarks = clusters.provide(clusters._experiment, first), str(level or 64), []
+    cluster.values["buffer"] = "32"
+    assert clusters.provide(clusters._experiment, second).values["buffer"] == wanted
+    # Between two runs of one state.
+    cluster.values["buffer"], cluster.count = "32", lambda _: 0
+    clusters._listener.remark = remarks.append
+    monkeypatch.setattr(type(clusters._experiment.kind), "phases", lambda *_: [])
+    clusters.count(second, SimpleNamespace(cluster=cluster, workload=SimpleNamespace(collections={"small": {}})))
+    assert cluster.values["buffer"] == wanted
+    assert remarks == [f"set buffer again before {second.id}: a node had lost the value"]
+
+
 def test_settings_are_restored_after_the_last_restart(existing, monkeypatch):
     clusters, target, runs = existing(
         "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"

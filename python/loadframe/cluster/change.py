@@ -104,6 +104,7 @@ class ClusterChange:
     throttled: bool  #: whether new nodes get their CPU quota
     kept: bool  #: whether the cluster, including new nodes, outlives this process
     configured: Callable[[], Mapping[str, Any]]  #: returns the settings that were changed at run time so far
+    lacking: set[str]  #: names of those that a node may lack
     password: str = field(repr=False)  #: password of the store's administrator; empty if the store has none
 
     @property
@@ -124,6 +125,12 @@ class ClusterChange:
         if settings := self.configured():
             others = [node.address for node in nodes if node.serves and node.address not in self.addresses]
             self.store.configure([*self.addresses, *others], settings)
+        self.lacking.difference_update(settings)
+
+    def note_started(self) -> None:
+        """Note that a node lacks the settings that were changed at run time, until `configure` succeeds."""
+        if self.store.forgets_settings:
+            self.lacking.update(self.configured())
 
     @property
     def addresses(self) -> list[str]:

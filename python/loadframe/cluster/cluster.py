@@ -613,6 +613,7 @@ class Cluster(ClusterView):
             except BaseException:
                 self._configured = before
                 raise
+            self._lacking.difference_update(settings)
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:
@@ -664,6 +665,7 @@ class Cluster(ClusterView):
             throttled=self._throttled,
             kept=not self._ours,
             configured=lambda: self._configured,
+            lacking=self._lacking,
             password=credentials.require(self._password, self._folder),
         )
 

@@ -75,6 +75,7 @@ def join(change: ClusterChange, number: int) -> None:
     """
     nodes = change.node_table.of(number)
     change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
+    change.note_started()
     change.configure(nodes)
     _admit(change, number)
 
@@ -124,6 +125,7 @@ def _resolve_join(change: ClusterChange, number: int) -> None:
     if not nodes:
         return
     if all(node.alive for node in nodes) and _is_member(change):
+        change.note_started()
         _admit(change, number)
         change.report(f"interrupted after {nodes[0].name} joined: it remains a member, but the data is not balanced")
         return
@@ -306,8 +308,10 @@ def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
 
 
 def needed(change: ClusterChange) -> bool:
-    """Whether a node has ended, killed or not, or is in a transition."""
-    return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.node_table.nodes)
+    """Whether a node has ended, killed or not, is in a transition, or may lack settings."""
+    return bool(change.lacking) or any(
+        not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.node_table.nodes
+    )
 
 
 def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
@@ -318,6 +322,8 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
     gone = [node for node in change.node_table.nodes if not node.alive and node.state != State.LEFT]
     for node in gone:
         moving.require_there(node)
+    if gone:
+        change.note_started()
     for state in sorted({node.state for node in gone}):
         planned = [again(node) for node in gone if node.state == state]
         launch.start(
@@ -341,8 +347,9 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
     launch.wait_until_ready(change.store, members_known, members, more=len(unsure))
     for node in gone:
         change.equip(node.name)
-    if gone:
+    if gone or change.lacking:
         change.configure()
+    if gone:
         change.emit(ClusterEvent(RESTARTED, tuple(node.name for node in gone)))
     for number in change.node_table.numbers:
         _finish(change, number)

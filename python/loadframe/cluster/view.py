@@ -199,6 +199,8 @@ class ClusterView:
         self._node_table = node_table
         self._attached = attached
         self._throttled = True
+        #: Names of settings, changed at run time, that a started node may lack.
+        self._lacking: set[str] = set()
         #: Further entries of `describe`, for a cluster that exists before an experiment.
         self.observed: dict[str, Any] = {}
         #: Credentials and TLS settings for its nodes.
@@ -331,7 +333,7 @@ class ClusterView:
         A cluster that does not answer is a difference, and then the second list is empty.
         """
         self._node_table.follow()
-        differs = deviations(self._node_table, self._throttled)
+        differs = deviations(self._node_table, self._throttled) + self.setting_deviations()
         if self._attached is not None:
             differs += self.store.silent(self.addresses)
         try:
@@ -340,10 +342,15 @@ class ClusterView:
             return [*differs, _silence(error)], []
         return differs + miscounted(health, self.size), unready(health, self.size)
 
-    def limit_deviations(self) -> list[str]:
-        """Return differences of the nodes' limits from the spec, one sentence each; reads them from the kernel."""
+    def unplanned_deviations(self) -> list[str]:
+        """Return differences that no plan makes, one sentence each: limits, read from the kernel, and settings."""
         self._node_table.follow()
-        return limit_deviations(self._node_table, self._throttled)
+        return limit_deviations(self._node_table, self._throttled) + self.setting_deviations()
+
+    def setting_deviations(self) -> list[str]:
+        """Return a list of one sentence if a node may lack settings that were changed at run time, otherwise empty."""
+        names = ", ".join(sorted(self._lacking))
+        return [f"a started node may have another value of {names}, because setting it failed"] if names else []
 
     def losses(self) -> list[str]:
         """Return failures of the store, one sentence each: nodes that ended unexpectedly, and missing answers."""

@@ -267,6 +267,7 @@ class Store(ABC):
     exported: tuple[Figure, ...] = ()
     maker: tuple[str, str] = ("", "")  #: author and web address for references in papers
     loses_settings: bool = False  #: a node loses settings of `configure` when it ends, and accepts them as `settings`
+    forgets_settings: bool = False  #: a node that starts may lack settings of `configure`
     joins_without_all: bool = False  #: a node can join while another node is down
     oldest: tuple[int, ...] = ()  #: oldest supported version
     port: int | None = None  #: default port for clients; None if an address must include a port

@@ -300,10 +300,12 @@ class ExistingClusters:
     def count(self, run: PlannedRun, session: Session) -> None:
         """Count the documents before a run, and store the counts in the cluster's `observed`, for the run's manifest.
 
-        StoreFailed if another client changed the data; with `data: reuse`, only a remark. Not checked if the run's load
-        changes data.
+        First sets settings again that a node has lost. StoreFailed if another client changed the data; with `data:
+        reuse`, only a remark. Not checked if the run's load changes data.
         """
         target = self._targets[self._key(run.treatment)]
+        if lost := target.settings.renew(session.cluster, target.text):
+            self._listener.remark(f"set {', '.join(lost)} again before {run.id}: a node had lost the value")
         counts, before = count_documents(session), target.changes.documents
         prefix = target.changes.prefix
         documents = {name.removeprefix(prefix): count for name, count in counts.items()}

@@ -51,7 +51,10 @@ class RuntimeSettings:
         for name, values in levels.items():
             for level in values:
                 self._effects[name, json.dumps(level)] = self._set(cluster, name, level)
-            self._set(cluster, name, None)
+            restored = self._set(cluster, name, None)
+            # A default, which needs no explicit value, can depend on the node that answers.
+            if self._ledger.changes.settings[name] is not None:
+                self._effects.setdefault((name, json.dumps(None)), restored)
 
     def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
         """Raise BadInput, at `where`, if two levels of a setting have the same effect; `test` must have set them."""
@@ -68,22 +71,45 @@ class RuntimeSettings:
                 seen[value] = level
 
     def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
-        """Set the levels that the cluster does not have yet, and restore changed settings that are not in `settings`.
+        """Set the levels that the cluster does not have, and restore changed settings that are not in `settings`.
 
-        StoreFailed if a level has another effect than in the test; LoadframeError if setting fails.
+        Reads the other settings: a node that restarts may lose them. StoreFailed if a level has another effect than in
+        the test; LoadframeError if setting fails.
         """
         # A variant of a comparison does not name the settings of other variants.
         for name, level in {**dict.fromkeys(self.applied), **settings}.items():
-            if name in self.applied and self.applied[name] == level:
+            if name in self.applied and self.applied[name] == level and self._holds(cluster, name):
                 continue
-            value = self._set(cluster, name, level)
-            expected = self._effects.get((name, json.dumps(level)))
-            if expected is not None and value != expected:
-                raise StoreFailed(
-                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
-                    where=where,
-                    remedy="check whether another client changes this setting",
-                )
+            self._set_exactly(cluster, name, level, where)
+
+    def renew(self, cluster: Cluster, where: str) -> list[str]:
+        """Set settings again that lost the effect of their level, and return their names; errors as `apply`."""
+        lost = [
+            name for name, level in self.applied.items() if level is not _UNKNOWN and not self._holds(cluster, name)
+        ]
+        for name in lost:
+            self._set_exactly(cluster, name, self.applied[name], where)
+        return lost
+
+    def _set_exactly(self, cluster: Cluster, name: str, level: Any, where: str) -> None:
+        """Set a setting; StoreFailed, at `where`, if the level has another effect than in the test."""
+        value = self._set(cluster, name, level)
+        expected = self._effects.get((name, json.dumps(level)))
+        if expected is not None and value != expected:
+            raise StoreFailed(
+                f"{name} has the value {value}, not {expected}, after it was set to {level}",
+                where=where,
+                remedy="check whether another client changes this setting",
+            )
+
+    def _holds(self, cluster: Cluster, name: str) -> bool:
+        """Return whether a setting has the effect that its level had in the test; True if that is unknown."""
+        expected = self._effects.get((name, json.dumps(self.applied[name])))
+        try:
+            return expected is None or self._value(cluster, name) == expected
+        except BadInput:
+            # The nodes have different values.
+            return False
 
     def forget(self) -> None:
         """Mark all levels as unknown, so that the next run applies them again.

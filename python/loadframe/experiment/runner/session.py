@@ -241,8 +241,7 @@ class Session:
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
             if hook.disturbs:
-                # The plan changes nodes, not their limits.
-                deviations += [text for text in self.cluster.limit_deviations() if text not in deviations]
+                deviations += [text for text in self.cluster.unplanned_deviations() if text not in deviations]
             else:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []

@@ -77,6 +77,7 @@ class MongoDB(Store):
     versions = ("6.0.5",)
     start_seconds = (6.0, 1.0)
     own_user = True
+    forgets_settings = True
     administrator = ADMINISTRATOR
     console = (
         f"mongosh --host {{host}} --port {{port}} -u {ADMINISTRATOR} --authenticationDatabase admin {DATABASE}"
