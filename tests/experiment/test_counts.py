@@ -56,6 +56,13 @@ def test_requests_without_an_answer_may_have_been_carried_out(counts):
     # All answers are known, also those before retries.
     answered = outcome | {"errors": errors[1:], "retries": 100, "in_flight_at_end": 0}
     assert unanswered_documents({"bulk": BULK | {"action": "delete"}}, answered) == 0
+    # An attempt without an answer before a retry, in the warm-up alone.
+    late = outcome | {
+        "requests": 10,
+        "warmup": {"requests": 4, "successes": 4},
+        "errors": [{"class": "timeout", "count": 0}],
+    }
+    assert unanswered_documents({"bulk": BULK}, late | {"in_flight_at_end": 0}, 3) == 30
     # A bulk in which some items had an answer.
     partly = outcome | {"errors": [{"class": "item", "count": 1}, {"class": "rejected", "count": 7}]}
     assert unanswered_documents({"bulk": BULK}, partly) == 20

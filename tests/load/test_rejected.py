@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from loadframe.experiment.runner.document_counts import retries_of_warmup
 from loadframe.load import run_phase
 
 _COUNTED = ("bytes_sent", "retries", "error_rejected", "error_item")
@@ -68,7 +69,7 @@ def load(tmp_path):
     corpus = tmp_path / "corpus.json"
     corpus.write_text("".join(f'{{"n": {n}}}\n' for n in range(60)))
 
-    def load(store, retries):
+    def load(store, retries, **more):
         threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         plan = {
             "seed": 1,
@@ -85,7 +86,7 @@ def load(tmp_path):
                     "retries": retries,
                 }
             ],
-        }
+        } | more
         try:
             outcome = run_phase(plan, tmp_path / "run", lambda progress: None)
         finally:
@@ -110,6 +111,15 @@ def test_no_document_is_there_twice_and_every_byte_counts(load):
     assert (outcome["requests"], outcome["successes"], outcome["documents"]) == (6, 6, 60)
     assert outcome["retries"] == len(store.sizes) - 6
     assert outcome["bytes_sent"] == store.received
+
+
+def test_retries_of_the_warmup_are_known_by_stream_and_operation(load, tmp_path):
+    store = Store(lambda number: number % 3)
+    outcome = load(store, retries=3, warmup=2)
+    assert outcome["warmup"]["successes"] == outcome["warmup"]["requests"] > 0
+    retries = retries_of_warmup(tmp_path / "run")
+    assert retries["s", "a"] == len(store.sizes) - 6 > 0
+    assert retries["other", "a"] == 0
 
 
 def test_documents_rejected_by_all_retries_fail_and_the_rest_counts(load):

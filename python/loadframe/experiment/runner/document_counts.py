@@ -4,10 +4,12 @@ An event is a field of its document, so the documents with that field are counte
 event. The difference is data that the store acknowledged and lost.
 """
 
+import csv
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from loadframe.base import interrupts
@@ -190,8 +192,21 @@ def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | 
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
-def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any]) -> int:
-    """Return the most documents that requests without an answer may have written, from the operation's outcome."""
+def retries_of_warmup(folder: Path) -> Counter[tuple[str, str]]:
+    """Return the retries in the warm-up of a phase, by stream and operation, from its folder; outcomes lack them."""
+    retries = Counter[tuple[str, str]]()
+    with (folder / "series.csv").open(newline="", encoding="utf-8") as rows:
+        for row in csv.DictReader(rows):
+            if row["segment"] == "warmup":
+                retries[row["stream"], row["operation"]] += int(row["retries"])
+    return retries
+
+
+def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any], warmup_retries: int = 0) -> int:
+    """Return the most documents that requests without an answer may have written, from the operation's outcome.
+
+    `warmup_retries` is the number of its retries in the warm-up.
+    """
     bulk = form.get("bulk") or {}
     # A bulk may fail by an item although others had no answer. Failed items of deletions are mostly missing documents.
     classes = (*_UNANSWERED, "item") if bulk and bulk.get("action") != "delete" else _UNANSWERED
@@ -201,7 +216,7 @@ def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any]) 
         requests += sum(counts["requests"] - counts["successes"] for counts in (operation, operation["warmup"]))
         requests -= sum(error["count"] for error in operation["errors"] if error["class"] not in classes)
         # The attempt before a retry may have had no answer either.
-        requests += operation["retries"]
+        requests += operation["retries"] + warmup_retries
     return requests * int(bulk.get("size", 1))
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
@@ -26,6 +27,7 @@ from loadframe.experiment.runner.document_counts import (
     WITHOUT_ACKNOWLEDGEMENT,
     AcknowledgedDocuments,
     EventCount,
+    retries_of_warmup,
     unacknowledged,
     unanswered_documents,
     uncounted,
@@ -183,7 +185,7 @@ class Session:
                 )
             if missing := self._preparation_error(phase, outcome):
                 raise missing
-            for difference in self._differences(phase, outcome):
+            for difference in self._differences(phase, outcome, folder):
                 raise _incomplete_error(difference, phase)
 
     def record(
@@ -353,7 +355,7 @@ class Session:
             # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"cannot connect to {host['host']}: {host['why']}")
-            for difference in self._differences(phase, outcome):
+            for difference in self._differences(phase, outcome, folder):
                 writer.event(_DIFFER, phase=phase.name, difference=difference)
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
@@ -578,19 +580,23 @@ class Session:
             self._allowed[state] = None
         return differs
 
-    def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
+    def _differences(self, phase: ResolvedPhase, outcome: Outcome, folder: Path) -> list[str]:
         """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
 
-        Only phases that send a whole corpus or source are compared. One sentence per difference.
+        Only phases that send a whole corpus or source are compared. One sentence per difference. `folder` is the
+        phase's.
         """
         written = set()
+        failed = phase.longest_warmup and any(operation["errors"] for operation in outcome["operations"])
+        retries = retries_of_warmup(folder) if failed else Counter[tuple[str, str]]()
         for operation in outcome["operations"]:
             # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
             if form and not form.get("target") and written_content(form) is None and may_change_number(form):
                 self._acknowledged.forget()
-            unanswered = unanswered_documents(form, operation)
+            warmup_retries = retries[operation["stream"], operation["operation"]]
+            unanswered = unanswered_documents(form, operation, warmup_retries)
             written.add(self._acknowledged.add(form, documents, phase.corpora, unanswered=unanswered))
         if not phase.exhausts:
             return []
