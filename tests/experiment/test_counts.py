@@ -77,6 +77,15 @@ def test_requests_without_an_answer_may_have_been_carried_out(counts):
     assert counts.difference("c", 1) is not None
 
 
+def test_evictions_explain_as_many_missing_documents(counts):
+    counts.add({"bulk": BULK}, 100)
+    evicted = counts.difference("c", 90, evicted=10)
+    assert evicted == "c holds 90 documents, but 100 were acknowledged: the store evicted documents for lack of memory"
+    assert documents_lost(evicted) is None
+    assert documents_lost(counts.difference("c", 90, evicted=9)) is not None
+    assert counts.difference("c", 101, evicted=10) == "c holds 101 documents, but 100 were acknowledged"
+
+
 def test_acknowledged_documents_are_lost_despite_writes_without_acknowledgement(counts):
     counts.add({"bulk": BULK}, 100)
     counts.add({"delete": {"collection": "c", "id": "${id}"}, "write_concern": "unacknowledged"}, 10)

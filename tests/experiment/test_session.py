@@ -1,6 +1,7 @@
 """A session on a real node: collections, the filling without a record, and recorded runs."""
 
 import _thread
+import json
 import threading
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.runner import document_counts
 from loadframe.experiment.runner import session as sessions
 from loadframe.experiment.runner.listener import Labels, Listener
@@ -15,6 +17,7 @@ from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator
 from loadframe.record import Run
 from loadframe.workload import load_workload
+from own_servers import REDIS
 
 pytestmark = pytest.mark.store
 
@@ -139,6 +142,29 @@ def test_an_acknowledged_document_that_is_missing_is_the_stores_failure(session,
     run = RecordedRun("run", None, {}, Run(path))
     assert run.store_failed
     assert "1 of 30 acknowledged documents are missing in trips" in run.why
+
+
+@pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
+def test_evicted_documents_are_not_lost_ones(tmp_path):
+    workload = {
+        "workload": "cache",
+        "collections": {"c": {"redis": {}}},
+        "corpora": {"c": {"file": "c.json"}},
+        "operations": {"put": {"bulk": {"collection": "c", "corpus": "c", "size": 10}}},
+        "phases": [{"name": "put", "operation": "put", "clients": 2, "until": "exhausted"}],
+    }
+    (tmp_path / "c.json").write_text(4000 * (json.dumps({"text": "x" * 2000}) + "\n"))
+    (tmp_path / "cache.yaml").write_text(json.dumps(workload))
+    settings = {"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"}
+    with Cluster.start(ClusterSpec(store="redis", settings=settings)) as cluster:
+        resolved = load_workload(str(tmp_path / "cache.yaml"), {}).for_family("redis", 1)
+        mine = Session(cluster, resolved, seed=1, generator=Generator(), listener=Remarks())
+        mine.create_collections()
+        summary = Run(mine.record(tmp_path, "run", resolved.phases, Labels())).summary
+        assert cluster.count("c") < 4000
+    (text,) = (text for text in summary.verdict.not_judged if text.startswith("lost documents"))
+    assert text.endswith("but 4,000 were acknowledged: the store evicted documents for lack of memory")
+    assert {"documents_lost", "cluster_state"}.isdisjoint(reason.code for reason in summary.verdict.reasons)
 
 
 def test_documents_that_are_missing_without_acknowledgement_are_named_by_the_verdict(session, tmp_path, monkeypatch):

@@ -286,6 +286,10 @@ class ClusterView:
         """Return the number of documents in a collection."""
         return self.store.count(self._answering, name)
 
+    def evictions(self) -> dict[str, int]:
+        """Return how many documents each node has evicted since it started, by address; empty if the store does not."""
+        return self.store.evictions(self._answering)
+
     def count_having(self, name: str, fields: Sequence[str]) -> dict[str, int]:
         """Return field -> number of documents of a collection that have it; BadInput if the store cannot count them."""
         return self.store.count_having(self._answering, name, fields)

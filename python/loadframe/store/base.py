@@ -389,6 +389,13 @@ class Store(ABC):
         """Return why the store removes documents of a collection without a deletion; None if it keeps them."""
         return None
 
+    def evictions(self, addresses: Sequence[str]) -> dict[str, int]:
+        """Return how many documents each node has evicted for lack of memory since it started, by address.
+
+        Empty if the store evicts none.
+        """
+        return {}
+
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
         """Return the settings of a cluster of shards behind routers, with the default where a number is None.
 

@@ -27,6 +27,8 @@ from loadframe.workload.collection_use import may_change_number
 COUNT_PAUSE = 1.0
 #: Last words of a difference that shows no loss of acknowledged documents.
 WITHOUT_ACKNOWLEDGEMENT = "written without acknowledgement"
+#: Last words of a difference that evictions explain.
+EVICTED = "the store evicted documents for lack of memory"
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
@@ -370,11 +372,11 @@ class AcknowledgedDocuments:
         action = content.get("action", "index") if kind == "bulk" else kind
         return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
 
-    def difference(self, collection: str, stored: int) -> str | None:
+    def difference(self, collection: str, stored: int, evicted: int = 0) -> str | None:
         """Return a sentence if the store's count differs from the expected one; None if equal or unknown.
 
         Requests without an answer make the expected number a range. The sentence is about acknowledged documents if the
-        store holds fewer than these.
+        store holds fewer than these. It ends with EVICTED if the `evicted` documents can be the missing ones.
         """
         expected = self._counts.get(collection)
         if expected is None or expected - self._deleted[collection] <= stored <= expected + self._added[collection]:
@@ -382,4 +384,6 @@ class AcknowledgedDocuments:
         how = WITHOUT_ACKNOWLEDGEMENT if collection in self._unacknowledged else "acknowledged"
         if stored < (certain := expected - self._unacknowledged[collection]) - self._deleted[collection]:
             expected, how = certain, "acknowledged"
+            if stored + evicted >= certain - self._deleted[collection]:
+                how += f": {EVICTED}"
         return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were {how}"

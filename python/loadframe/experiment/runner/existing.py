@@ -326,7 +326,7 @@ class ExistingClusters:
         raise StoreFailed(
             f"another client changed the data of the experiment: {changed}",
             where=target.text,
-            remedy="stop the other client",
+            remedy="stop the other client; if the store evicts documents, give it more memory",
         )
 
     def lost(self, run: PlannedRun) -> bool:

@@ -24,6 +24,7 @@ from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
 from loadframe.experiment.runner.document_counts import (
     COUNT_PAUSE,
+    EVICTED,
     WITHOUT_ACKNOWLEDGEMENT,
     AcknowledgedDocuments,
     EventCount,
@@ -129,6 +130,8 @@ class Session:
         )
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
+        #: Evicted documents by node, before the collections were created.
+        self._evictions: dict[str, int] = {}
         self._sources = SourcesSampler()
 
     def create_collections(
@@ -150,6 +153,7 @@ class Session:
         for name in existing:
             self.listener.step(f"dropping {name}")
             self.cluster.drop_collection(name)
+        self._evictions = self.cluster.evictions()
         for name, definition in self.workload.collections.items():
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
@@ -360,7 +364,7 @@ class Session:
                 self.listener.remark(difference)
                 if lost := documents_lost(difference):
                     failures.append(lost)
-                elif phase.prepares or not difference.endswith(WITHOUT_ACKNOWLEDGEMENT):
+                elif phase.prepares or not difference.endswith((WITHOUT_ACKNOWLEDGEMENT, EVICTED)):
                     deviations.append(difference)
             # After the last phase, an interrupt has no effect: the run counts as done.
             if interrupts.pending() and len(outcomes) < len(phases):
@@ -415,6 +419,7 @@ class Session:
         words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
         lost = [f"lost documents in {name}: {why} removes documents" for name, why in self._removing.items()]
         differences = [event["difference"] for event in events if event["kind"] == _DIFFER]
+        lost += [f"lost documents: {text}" for text in differences if text.endswith(EVICTED)]
         missing = [f": {text}" for text in differences if text.endswith(WITHOUT_ACKNOWLEDGEMENT)]
         if missing or any(unacknowledged(form) for phase in phases for form in phase.operations.values()):
             unreported = "failed and lost writes: the store does not report those of write_concern: unacknowledged"
@@ -609,7 +614,13 @@ class Session:
         Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
         """
         counted_at = time.monotonic()
-        while difference := self._acknowledged.difference(name, self.cluster.count(name)):
+        while self._acknowledged.difference(name, stored := self.cluster.count(name)):
+            evicted = 0
+            for node, count in self.cluster.evictions().items():
+                before = self._evictions.get(node, 0)
+                # A restarted node counts from 0.
+                evicted += count - before if count >= before else count
+            difference = self._acknowledged.difference(name, stored, evicted)
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
                 return difference
             time.sleep(COUNT_PAUSE)

@@ -457,6 +457,10 @@ class Redis(Store):
         """Return the number of the collection's distinct keys (`NAME:...`) on all masters. This reads all keys."""
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
+    def evictions(self, addresses: Sequence[str]) -> dict[str, int]:
+        """Return the evicted keys of each node that answers, by address; see `maxmemory-policy` of the server."""
+        return {node: int(figures.get("evicted", 0)) for node, figures in self.statistics(addresses).items()}
+
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return statistics by node address; in a cluster, nodes that do not answer are left out.
 
