@@ -14,6 +14,7 @@ from loadframe.experiment.runner import document_counts
 from loadframe.experiment.runner import session as sessions
 from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.session import Session
+from loadframe.library.options import attachment
 from loadframe.load import Generator
 from loadframe.record import Run
 from loadframe.workload import load_workload
@@ -165,6 +166,32 @@ def test_evicted_documents_are_not_lost_ones(tmp_path):
     (text,) = (text for text in summary.verdict.not_judged if text.startswith("lost documents"))
     assert text.endswith("but 4,000 were acknowledged: the store evicted documents for lack of memory")
     assert {"documents_lost", "cluster_state"}.isdisjoint(reason.code for reason in summary.verdict.reasons)
+
+
+def test_nodes_that_hosts_do_not_name_are_named_before_the_start_and_in_the_run(tmp_path, monkeypatch):
+    workload = {
+        "workload": "one",
+        "collections": {"c": {"postgresql": {}}},
+        "operations": {"put": {"insert": {"collection": "c", "id": "${new}", "document": {"a": 1}}}},
+        "variables": {"new": {"counter": {}}},
+        "phases": [{"name": "put", "operation": "put", "clients": 1, "requests": 3}],
+    }
+    (tmp_path / "one.yaml").write_text(json.dumps(workload))
+    with Cluster.start(ClusterSpec(store="postgresql", nodes=2)) as started:
+        auth, first = started.access.auth, started.addresses[0]
+        monkeypatch.setenv("LOADFRAME_PASSWORD", auth.secret)
+        remarks = []
+        for hosts in (started.addresses, [first]):
+            cluster = attachment("postgresql", hosts, {"user": auth.user}, remarks.append)()
+        resolved = load_workload(str(tmp_path / "one.yaml"), {}).for_family("postgresql", 1)
+        mine = Session(cluster, resolved, seed=1, generator=Generator(), listener=Remarks())
+        mine.create_collections()
+        verdict = Run(mine.record(tmp_path, "run", resolved.phases, Labels())).summary.verdict
+    assert remarks == [
+        "hosts names 1 address of a cluster with 2 nodes: unless a load balancer is there, no request goes to the other"
+        " nodes"
+    ]
+    assert f"nodes without requests: {remarks[0]}" in verdict.not_judged
 
 
 def test_documents_that_are_missing_without_acknowledgement_are_named_by_the_verdict(session, tmp_path, monkeypatch):

@@ -286,6 +286,22 @@ class ClusterView:
         """Return the number of documents in a collection."""
         return self.store.count(self._answering, name)
 
+    def unnamed_nodes(self) -> str | None:
+        """Return a sentence if no address of a cluster that Loadframe did not start reaches some nodes, else None."""
+        if self._attached is None:
+            return None
+        try:
+            if self.store.reaches_all(self.addresses, self._attached):
+                return None
+        except LoadframeError:
+            # A cluster that does not answer has other findings.
+            return None
+        named = counted(len(self.addresses), "address", "addresses")
+        return (
+            f"hosts names {named} of a cluster with {format_nodes(self._attached)}: unless a load balancer is there, no"
+            " request goes to the other nodes"
+        )
+
     def evictions(self) -> dict[str, int]:
         """Return how many documents each node has evicted since it started, by address; empty if the store does not."""
         return self.store.evictions(self._answering)

@@ -271,6 +271,9 @@ def attachment(
     def attach() -> Cluster:
         """Return the cluster at the addresses; BadInput if it does not answer."""
         with before_start():
-            return Cluster.attach(addresses, store, reached)
+            cluster = Cluster.attach(addresses, store, reached)
+            if loads and (unnamed := cluster.unnamed_nodes()):
+                remark(unnamed)
+            return cluster
 
     return attach

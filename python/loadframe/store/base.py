@@ -389,6 +389,13 @@ class Store(ABC):
         """Return why the store removes documents of a collection without a deletion; None if it keeps them."""
         return None
 
+    def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
+        """Return whether requests to these addresses reach all `nodes` of a cluster that Loadframe did not start.
+
+        By default only the nodes at the addresses, one each.
+        """
+        return len(addresses) >= nodes
+
     def evictions(self, addresses: Sequence[str]) -> dict[str, int]:
         """Return how many documents each node has evicted for lack of memory since it started, by address.
 

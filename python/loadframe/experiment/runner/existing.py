@@ -180,6 +180,8 @@ class ExistingClusters:
                 self._require_state(target, first)
                 for words in not_observed(self._experiment) if not identities else ():
                     self._listener.remark(words)
+                if unnamed := target.cluster.unnamed_nodes():
+                    self._listener.remark(unnamed)
                 self._remark_on_statistics(target)
                 version = str(target.cluster.describe()["version"])
                 identities[self._name(key)] = self._identity(version, target.cluster.size)

@@ -407,11 +407,12 @@ class Session:
         return None
 
     def _not_judged(self, phases: Sequence[ResolvedPhase], events: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and lost documents.
+        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and nodes, lost documents.
 
         `events` are the run's, with the differences of counts.
         """
         hidden = self.cluster.store.hidden
+        unnamed = self.cluster.unnamed_nodes()
         unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
         here = any(node.pid and (node.machine is None or node.machine.here) for node in self.cluster.nodes)
         if here and (why := hidden_processes()):
@@ -424,7 +425,7 @@ class Session:
         if missing or any(unacknowledged(form) for phase in phases for form in phase.operations.values()):
             unreported = "failed and lost writes: the store does not report those of write_concern: unacknowledged"
             lost += [unreported + text for text in missing or [""]]
-        return [*words, *self._refused, *unseen, *lost]
+        return [*words, *self._refused, *unseen, *([f"nodes without requests: {unnamed}"] if unnamed else []), *lost]
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
         """Return the result of `count`; on failure, report a remark and return None."""

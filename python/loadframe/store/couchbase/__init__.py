@@ -184,6 +184,10 @@ class Couchbase(Store):
         """Stop the running rebalance, which removes the node; moved data stays in its new place."""
         membership.stay(self._rest, addresses)
 
+    def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
+        """Return True: the driver finds the other nodes."""
+        return True
+
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change memory quotas (`ram_quota`, `index_quota`: sizes) and `auto_failover`; BadInput for other settings."""
         launch.check(settings)

@@ -274,6 +274,10 @@ class MongoDB(Store):
         if _set_name(self.client(members[0].address)):
             sets.reunite(members, self.client, watch)
 
+    def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
+        """Return True: the driver finds the other nodes, and routers send to all shards."""
+        return True
+
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set `setParameter.NAME` and `cache` (a size) on all running servers of shards and sets.
 

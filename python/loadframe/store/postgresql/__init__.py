@@ -282,6 +282,13 @@ class Postgresql(Store):
         """Raise BadInput for a partitioned cluster, StoreFailed without a primary."""
         partitions.refuse_change(self._primary(addresses))
 
+    def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
+        """Return whether each server has an address; a coordinator of shards suffices."""
+        if super().reaches_all(addresses, nodes):
+            return True
+        coordinator = replication.find_primary(addresses, self.client)
+        return coordinator is not None and bool(partitions.linked(coordinator))
+
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart.
 
