@@ -63,7 +63,16 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
     [
         ("    slo: {response: 1s}\n    factors: {rate: [1/s]}\n", "rate cannot be a factor", "rate:"),
         ("    slo: {response: 1s}\n    factors: {clients: [1]}\n", "clients cannot be a factor", "clients:"),
-        ("    slo: {response: 1s}\n    search: {start: 1/s, least: 2/s}\n", "start must lie between", "start: 1/s"),
+        (
+            "    slo: {response: 1s}\n    search: {start: 1/s, least: 2/s}\n",
+            "start must lie between least and most; got 1/s, which is not between 2/s and 1,000,000/s",
+            "start: 1/s",
+        ),
+        (
+            "    slo: {response: 1s}\n    search: {start: 9/s, least: 2/s}\n    demands: [{users: 6, each: 6/min}]\n",
+            "the demand of 0.6/s is below search: least, 2/s",
+            "{users",
+        ),
         ("    slo: {response: 1s, percentile: p98}\n", "p98", "p98"),
         ("    slo: {response: 1s, of: everybody}\n", "everybody", "everybody"),
         ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
@@ -88,6 +97,15 @@ def test_a_search_that_makes_no_sense_is_refused_at_its_place(refused, text, wha
     error, rest = refused(HEAD + text)
     assert what in str(error)
     assert rest.startswith(place)
+
+
+@pytest.mark.parametrize("demand", ["400/s", "{users: 500, each: 1/s}", "1.5"])
+def test_a_search_over_users_takes_demands_in_users(load, tmp_path, demand):
+    (tmp_path / "users.yaml").write_text(WORKLOAD.replace("operation: look, clients: 1", "journey: [look], users: 1"))
+    text = HEAD.replace("small", "users") + "    slo: {response: 1s}\n    search: {over: users}\n    demands: [500%s]\n"
+    load(text % "")
+    with pytest.raises(BadInput, match=r"compares numbers of users; got a demand of .* requests/s"):
+        load(text % f", {demand}")
 
 
 def test_a_phase_that_sends_groups_is_refused_because_its_rate_is_not_of_requests(load, tmp_path):

@@ -28,6 +28,11 @@ from loadframe.yamlfile import Model, Rate, wrong
 _TRIALS = 14
 
 
+def _load_text(level: float, over: str) -> str:
+    """Write a level of the search with its unit: `512/s` for a rate, else `12 users`."""
+    return f"{format_count(level)}/s" if over == RATE else counted(int(level), "user")
+
+
 class SearchEntry(Model):
     """Search over the rate or the number of users.
 
@@ -45,7 +50,9 @@ class SearchEntry(Model):
     def _check_bounds(self) -> "SearchEntry":
         """Refuse `start` outside `least` and `most`, and numbers of users that are not whole."""
         if not self.least <= self.start <= self.most:
-            raise wrong("start must lie between least and most", "change one of them", key="start")
+            start, least, most = (_load_text(level, self.over) for level in (self.start, self.least, self.most))
+            what = f"start must lie between least and most; got {start}, which is not between {least} and {most}"
+            raise wrong(what, "change one of them", key="start")
         for key in ("start", "least", "most"):
             if self.over == USERS and getattr(self, key) != int(getattr(self, key)):
                 raise wrong("a number of users must be whole", "write a whole number", key=key)
@@ -114,6 +121,7 @@ class Capacity(Kind):
         if _capacity_file(experiment.file).demands and others:
             what = f"demands require nodes as the only factor; found {others[0]}"
             raise document.error(("demands",), what, "remove demands, or write an experiment for each level", key=True)
+        self._check_demands(experiment)
         measured = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         rate, users = (1.0, None) if over == RATE else (None, 1)
         for phase in measured:
@@ -128,6 +136,22 @@ class Capacity(Kind):
                 what = f"the phase {phase.name!r} sends journeys of several requests, and the search varies the rate of"
                 raise document.error((), f"{what} requests", "give the journey users, and search over: users")
         check_slo(experiment, _capacity_file(experiment.file).slo, ("slo",), experiment.measured)
+
+    @staticmethod
+    def _check_demands(experiment: Experiment) -> None:
+        """Raise BadInput for a demand in another unit than the search, or below its least level."""
+        file, document = _capacity_file(experiment.file), experiment.document
+        over, least = file.search.over, file.search.least
+        for index, entry in enumerate(file.demands):
+            place = ("demands", index)
+            load = entry.rate if isinstance(entry, DemandEntry) else entry
+            is_rate = isinstance(entry, DemandEntry) or "/" in str(document.data["demands"][index])
+            if over == USERS and (is_rate or load != int(load)):
+                what = f"a search over users compares numbers of users; got a demand of {format_count(load)} requests/s"
+                raise document.error(place, what, "write the number of users alone, such as demands: [500]")
+            if load < least:
+                what = f"the demand of {_load_text(load, over)} is below search: least, {_load_text(least, over)}"
+                raise document.error(place, what, "lower search: least, because the search tries no lower load")
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return the arrival process of each open stream of a trial; streams get a rate if the rate is searched."""
@@ -167,7 +191,7 @@ class Capacity(Kind):
         file = _capacity_file(stage.experiment.file)
         slo, over = Slo.read(file.slo.model_dump()), file.search.over
         level = float(str(run.treatment[over]))
-        load = f"{format_count(level)}/s" if over == RATE else counted(int(level), "user")
+        load = _load_text(level, over)
         # Not `run.trial`, which counts the trials of one search.
         number = 1 + sum(not path.name.startswith(".") for path in stage.runs_path.iterdir())
         stage.listener.trial(number, load, slo.percentile, slo.response)
