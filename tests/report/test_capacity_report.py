@@ -41,6 +41,19 @@ def test_the_answers_to_the_demands_come_first_and_unfolded(tmp_path):
     assert report.document["demands"][0]["single_search"]
 
 
+def test_each_search_shows_the_last_trial_that_passed_and_the_first_that_failed_above(tmp_path):
+    trials = {1: [(40.0, True), (60.0, False), (60.0, False), (40.0, True), (40.0, True)]}
+    report = read_report(write_capacity(tmp_path / "e", trials, searches=2, demands=[50.0]))
+    unfolded = " ".join(" ".join(Page(report.page).unfolded).split())
+    _, _, rest = unfolded.partition("The last trial that passed, and the first above it that did not, of each search:")
+    for block in (1, 2):
+        passed, failed = f"b{block}-nodes1-t4", f"b{block}-nodes1-t1"
+        assert rest.index(f"{block} {passed} passed 40") < rest.index(f"{block} {failed} failed p99 was")
+        assert report.document["capacities"][0]["searches"][block - 1]["deciding"] == [passed, failed]
+    assert "1 to 60 requests/s, starting at 40" in Page(report.page).text
+    assert "50 requests/s" in Page(report.page).text
+
+
 def test_a_lower_bound_by_several_searches_leaves_the_number_of_nodes_open(tmp_path):
     trials = {nodes: [(60.0, True)] * 3 for nodes in (1, 2)}
     report = read_report(write_capacity(tmp_path / "e", trials, searches=2, demands=[40.0]))

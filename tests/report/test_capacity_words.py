@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from loadframe.analyze.capacity import Bounds
 from loadframe.analyze.estimate import Estimate
 from loadframe.report import capacity_words
 
@@ -27,6 +28,17 @@ def test_reasons_of_two_invalid_trials_are_shown_and_the_others_named():
     assert lines[1:3] == ["trial-0: reason 0; late", "trial-1: reason 1; late"]
     names = ", ".join(f"trial-{number}" for number in range(2, 20))
     assert lines[3:] == [f"18 more, with their reasons in the report: {names}"]
+
+
+def test_a_demand_has_the_unit_of_the_search():
+    asked = {"users": 20_000, "each": 0.1}
+    assert capacity_words.demand_text(asked) == (2000.0, "20,000 users of 0.1 requests/s each")
+    assert capacity_words.demand_text(asked, "users") == (20_000.0, "")
+    assert (
+        capacity_words.search_text(Bounds(50, 1, 5000))
+        == "1 to 5,000 requests/s, starting at 50, to a precision of 5.00 %"
+    )
+    assert capacity_words.search_text(Bounds(50, 1, 5000, over="users")).startswith("1 to 5,000 users, starting at 50")
 
 
 def test_documents_are_reported_only_if_they_differ_from_requests():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
+from loadframe.analyze.capacity import RATE, USERS, Bounds, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
 from loadframe.analyze.capacity.answers import FAR, contradiction, warnings
 from loadframe.analyze.exclusion import warned_document
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
@@ -301,11 +301,20 @@ def warned_text(capacities: Capacities) -> str:
     return f"Beware: {warned.cause}." if (warned := capacities.warned) else ""
 
 
-def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
-    """Return the rate of a demand, 1/s, and its text if it is given in users, else an empty text.
+def search_text(bounds: Bounds) -> str:
+    """Write the range of a search with its unit: `1 to 5,000 requests/s, starting at 50, to a precision of 5.00 %`."""
+    ends = f"{format_count(bounds.least)} to {format_count(bounds.most)} {unit_of(bounds.over)}"
+    return f"{ends}, starting at {format_count(bounds.start)}, to a precision of {format_share(bounds.precision, 2)}"
 
-    `asked` is the demand in the experiment's file: a rate, or a mapping of `users` and the rate of `each`.
+
+def demand_text(asked: Mapping[str, Any] | float, over: str = RATE) -> tuple[float, str]:
+    """Return a demand in the unit of the search, 1/s or users, and its text if it is given in users, else an empty one.
+
+    `asked` is the demand in the experiment's file: a level, or a mapping of `users` and the rate of `each`. A search
+    `over` users compares the number of users; their pace is that of the workload.
     """
+    if isinstance(asked, Mapping) and over == USERS:
+        return float(asked["users"]), ""
     if isinstance(asked, Mapping):
         rate = asked["each"]
         return asked["users"] * rate, f"{format_count(asked['users'])} users of {format_count(rate)} requests/s each"
@@ -386,6 +395,7 @@ def _search(search: Any) -> dict[str, Any]:
     return {
         "block": search.block,
         "answer": {"kind": answer.kind.value, "rate": answer.rate, "above": answer.above} if answer else None,
+        "deciding": [attempt.run for attempt in search.deciding],
         "trials": [
             {
                 "run": attempt.run,

@@ -101,6 +101,16 @@ class Search:
         # A single failure below `above` has not decided the rate.
         return min(failed, key=lambda attempt: (attempt.rate != above, attempt.rate), default=None)
 
+    @property
+    def deciding(self) -> tuple[Attempt, ...]:
+        """The last trial that passed at the answer, and the first above it that did not; those that exist."""
+        if self.answer is None:
+            return ()
+        held = [one for one in self.attempts if one.trial == Trial(self.answer.rate or 0.0, Outcome.PASSED)]
+        # Beyond the generator, trials are invalid.
+        invalid = [one for one in self.attempts if one.rate == self.answer.above]
+        return tuple(filter(None, [*held[-1:], self.nearest or next(iter(invalid), None)]))
+
 
 @dataclass(frozen=True)
 class ErrorsOpen:

@@ -25,6 +25,8 @@ from loadframe.analyze.cost import Cost, Prices, by_load, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
+from loadframe.base.units import format_count
+from loadframe.record import Run
 from loadframe.report import capacity_words
 from loadframe.report.fit import print_findings
 from loadframe.report.fit import sentence as fit_sentence
@@ -33,7 +35,7 @@ from loadframe.report.labels import treatment_text
 from loadframe.report.page import Page, render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
 from loadframe.report.sections import Further, at_load, cheapest_text, further
-from loadframe.report.setup import experiment_facts
+from loadframe.report.setup import Facts, experiment_facts
 from loadframe.report.tables import Cell, Number, Sections, Table, count_cell, seconds_cell, share_cell
 from loadframe.report.terminal_table import TerminalTable
 
@@ -83,7 +85,8 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
         f"no {'number of users' if capacities.bounds.over == USERS else 'rate'} meets the SLO:"
         f" {capacity_words.slo_text(capacities.slo)}",
         where=str(capacities.folder.path),
-        remedy="relax the SLO, give the store more resources, or lower search: least",
+        remedy="relax the SLO, give the store more resources, or lower search: least, which is"
+        f" {format_count(capacities.bounds.least)} {capacity_words.unit_of(capacities.bounds.over)}",
     )
 
 
@@ -137,7 +140,7 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
         if capacity.rate and capacity.kind is not Kind.UPPER_BOUND
     }
     for asked in capacities.folder.description.get("demands", []):
-        rate, words = capacity_words.demand_text(asked)
+        rate, words = capacity_words.demand_text(asked, capacities.bounds.over)
         answer = demand(rate, words, capacities.capacities, fitted, codes)
         answers.append((answer, demand_sentence(answer, largest, unit, words_of)))
     return answers
@@ -184,12 +187,13 @@ def _page(
             (
                 treatment_text(capacity.treatment) or "The store",
                 trials_plot(capacity, capacities, f"trials-{index}"),
+                _deciding(capacity),
                 _trials(capacity),
             )
             for index, capacity in enumerate(capacities.capacities)
         ],
         further=sections,
-        facts=experiment_facts(capacities.folder, example),
+        facts=_facts(capacities, example),
         file=description.get("file", ""),
     )
 
@@ -211,6 +215,32 @@ def _capacity_rows(capacities: Capacities) -> tuple[tuple[str, ...], list[tuple[
         for capacity in capacities.capacities
     ]
     return columns, rows
+
+
+def _facts(capacities: Capacities, example: Run | None) -> list[Facts]:
+    """Return the facts of the setup, with the limits of the search and the demands, which have units, in the design."""
+    over, description = capacities.bounds.over, capacities.folder.description
+    demands = [capacity_words.demand_text(asked, over) for asked in description.get("demands", [])]
+    written = [words or f"{format_count(load)} {capacity_words.unit_of(over)}" for load, words in demands]
+    pairs = [("search", capacity_words.search_text(capacities.bounds))]
+    pairs += [("demands", "; ".join(written))] if written else []
+    design, *others = experiment_facts(capacities.folder, example)
+    return [Facts(design.title, [*design.pairs, *pairs]), *others]
+
+
+def _deciding(capacity: Capacity) -> Table:
+    """Return a table of the trials that decide each finished search: the last that passed, the first that did not."""
+    trials = _trials(capacity)
+    rows = {row[0].text: row for row in trials.rows}
+    return Table(
+        ("search", *trials.columns),
+        [
+            [Cell("–" if search.block is None else str(search.block)), *rows[attempt.run]]
+            for search in capacity.searches
+            for attempt in search.deciding
+        ],
+        names=4,
+    )
 
 
 def _trials(capacity: Capacity) -> Table:
