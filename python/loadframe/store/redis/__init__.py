@@ -525,7 +525,7 @@ def _quoted(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: rf"\x{ord(found[0]):02x}", escaped) + '"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda character: rf"\x{ord(character[0]):02x}", escaped) + '"'
 
 
 STORE = Redis()
