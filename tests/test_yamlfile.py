@@ -91,6 +91,10 @@ def test_an_unknown_key_names_its_line_and_the_nearest_valid_one(write):
     assert error.remedy == "did you mean 'size'?"
 
 
+def test_an_unknown_key_that_differs_in_capitals_names_the_valid_one(write):
+    assert refusal(write("TITLE: a\nparts: []\n")).remedy == "did you mean 'title'?"
+
+
 def test_unknown_keys_without_a_similar_one_list_the_known_keys(write):
     assert refusal(write("title: a\nzzzzzz: 1\n")).remedy == "valid here: named, parts, title"
 

@@ -192,6 +192,20 @@ def test_messages_name_the_argument_and_the_expected_value(calls, call, argument
     assert caught.value.remedy
 
 
+def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
+    run = loadframe.open(folder / "old" / "run-0")
+    for given, remedy in (
+        ("K6", "did you mean 'k6'?"),
+        (
+            "zz",
+            "valid here: hdr, jsonl, junit, k6, markdown, osb, otava, queries, query-results, rally, statistics, ycsb",
+        ),
+    ):
+        with pytest.raises(loadframe.BadInput, match=f"got '{given}'") as caught:
+            loadframe.convert(run, given)
+        assert caught.value.remedy == remedy
+
+
 def test_a_text_is_one_word_of_a_list(calls):
     assert set(calls["compare"](measures="throughput").contrasts.to_polars()["measure"]) == {"throughput"}
     assert len(calls["gate"](bounds="p99<=5s").checks) == 1

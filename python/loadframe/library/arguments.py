@@ -207,8 +207,11 @@ def _read_union(value: Any, hints: Sequence[Any]) -> Any:
     """Return a value as the first of the types `hints` that it has, its exact type first.
 
     If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types but
-    None.
+    None. Its remedy considers the words of all literal types.
     """
+    words = tuple(word for hint in hints if typing.get_origin(hint) is Literal for word in typing.get_args(hint))
+    if words:
+        hints = [Literal[words], *(hint for hint in hints if typing.get_origin(hint) is not Literal)]
     failures = []
     # True is a whole number, too, and 1 is a number: exact types first.
     for hint in sorted(hints, key=lambda hint: hint is not type(value)):

@@ -51,10 +51,15 @@ def wrong(what: str, remedy: str | None = None, key: str | None = None) -> Pydan
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the remedy for an unknown word: the most similar valid word, else the first 100 valid words, sorted."""
+    """Return the remedy for an unknown word: the most similar valid word, else the first 100 valid words, sorted.
+
+    A word that differs only in capitals is the most similar one.
+    """
     words = sorted(known)
     likely = [other for other in words if abs(len(other) - len(word)) <= len(word)][:_COMPARED]
-    near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6) if len(word) <= _LONGEST_WORD else []
+    near = [other for other in likely if other.casefold() == word.casefold()]
+    if not near and len(word) <= _LONGEST_WORD:
+        near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
     more = [f"and {len(words) - _LISTED} more"] if len(words) > _LISTED else []
