@@ -8,6 +8,7 @@ import pytest
 from recorded_examples import WORKLOAD
 
 import loadframe
+from loadframe.library.arguments import checked
 from simulated import Truth, write_experiment, write_run
 
 RATES = {1: 955, 2: 1878, 4: 3548, 8: 6531}
@@ -47,7 +48,10 @@ def calls(folder, tmp_path, monkeypatch):
         "check": lambda workload=workload, **named: loadframe.check(
             workload, **{"store": "sim", "offline": True, **named}
         ),
-        "run": loadframe.run,
+        "history": lambda folder="old", **named: loadframe.history(folder, **named),
+        "run": lambda experiment=loadframe.Experiment(EXPERIMENT, workload=workload), **named: loadframe.run(
+            experiment, **named
+        ),
         "fit": lambda data=RATES, **named: loadframe.fit(data, **named),
         "compare": lambda group="old", **named: loadframe.compare(group, "new", **named),
         "gate": lambda new="new", **named: loadframe.gate(new, **{"bounds": ["p99<=5s"], **named}),
@@ -183,6 +187,18 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("Run.response_times", {"start": math.nan}, "start must be a number of at least 0; got nan"),
         ("Experiment.response_times", {"where": {1: 2}}, "where key must be a text; got 1"),
         ("compare", {"measures": "p98"}, "unknown measure 'p98'"),
+        ("bench", {"output": "fresh", "at": "5s=zz"}, "at 5s=zz: unknown action 'zz'"),
+        ("bench", {"output": "fresh", "at": "zz=grow"}, "at zz=grow: 'zz' is not a duration"),
+        (
+            "bench",
+            {"output": "fresh", "at": "1h=grow"},
+            "at 1 h 00 min is after the end of the load at 1 s\n  use an earlier",
+        ),
+        ("bench", {"output": "fresh", "at": "0s=kill:node-9"}, "at: unknown node 'node-9'"),
+        ("gate", {"watch": "zz"}, "watch zz: no run of new measured this operation"),
+        ("gate", {"least": {"p90": 0.1}}, "least names p90, which is not in measures\n  add it to measures"),
+        ("history", {"measures": "errors"}, "measures errors has no history"),
+        ("run", {"output": "e"}, "e: the folder holds an experiment with a different"),
     ],
 )
 def test_messages_name_the_argument_and_the_expected_value(calls, call, arguments, words):
@@ -190,6 +206,8 @@ def test_messages_name_the_argument_and_the_expected_value(calls, call, argument
         calls[call](**arguments)
     assert str(caught.value).startswith(words)
     assert caught.value.remedy
+    # Options are those of commands.
+    assert "--" not in str(caught.value)
 
 
 def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
@@ -204,6 +222,26 @@ def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
         with pytest.raises(loadframe.BadInput, match=f"got '{given}'") as caught:
             loadframe.convert(run, given)
         assert caught.value.remedy == remedy
+
+
+def test_a_command_in_a_message_keeps_its_options():
+    @checked
+    def call(output, *, aws_service=None):
+        raise loadframe.StoreFailed(
+            "--aws-service es-2 and --store", where="--output", remedy="try `loadframe run --output x`"
+        )
+
+    with pytest.raises(loadframe.StoreFailed) as caught:
+        call("x")
+    assert str(caught.value) == "output: aws_service es-2 and --store\n  try `loadframe run --output x`"
+    assert caught.value.args == ("aws_service es-2 and --store",)
+
+
+def test_a_cluster_that_cannot_start_names_its_arguments(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(loadframe.BadInput) as caught, loadframe.Cluster("couchbase"):
+        pass
+    assert "installation with home" in caught.value.remedy
 
 
 def test_a_text_is_one_word_of_a_list(calls):

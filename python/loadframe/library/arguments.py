@@ -4,13 +4,15 @@ import functools
 import inspect
 import math
 import os
+import re
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Unpack
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import MOST_NODES, counted
 from loadframe.yamlfile import did_you_mean
 
@@ -33,6 +35,16 @@ _NAMES: dict[Any, str] = {
     Iterable: "a list",
     Callable: "a function",
 }
+#: Parameters by option, where the option is not the parameter's name with hyphens.
+_OPTIONS = {
+    "--bound": "bounds",
+    "--for": "duration",
+    "--measure": "measures",
+    "--set": "parameters",
+    "--store-set": "settings",
+}
+#: An option in a message, or a quoted command, whose options stay.
+_OPTION = re.compile(r"`loadframe [^`]*`|(?<![\w-])--[a-z][a-z-]*[a-z]")
 
 
 def listed(words: _Word | Iterable[_Word]) -> list[_Word]:
@@ -80,7 +92,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function: its arguments are checked by their annotations, and BadInput names a wrong one.
 
     Functions receive numbers of numpy as numbers of Python, and lists instead of iterators. Arguments with a quoted
-    annotation or none are not checked.
+    annotation or none are not checked. In the errors of the function, options of the command line become the
+    function's parameters.
     """
     signature = inspect.signature(function)
     options = options_of(signature)
@@ -100,9 +113,33 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 bound.arguments[name] = _argument(name, value, *hints[name])
             elif name in options:
                 bound.arguments[name] = {key: _option(function, options[name], key, value[key]) for key in value}
-        return function(*bound.args, **bound.kwargs)
+        with naming_parameters(signature):
+            return function(*bound.args, **bound.kwargs)
 
     return call
+
+
+@contextmanager
+def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
+    """Replace options of the command line by parameters of a function in the errors of the block.
+
+    Lower layers name the options: `--output` becomes `output`. Options that are no parameter stay.
+    """
+    parameters = {*signature.parameters, *(name for types in options_of(signature).values() for name in types)}
+
+    def named(match: re.Match[str]) -> str:
+        """Return the parameter of an option, or the text itself."""
+        name = _OPTIONS.get(match[0], match[0].removeprefix("--").replace("-", "_"))
+        return name if name in parameters else match[0]
+
+    try:
+        yield
+    except LoadframeError as error:
+        error.what, error.where, error.remedy = (
+            text and _OPTION.sub(named, text) for text in (error.what, error.where, error.remedy)
+        )
+        error.args = (error.what,)
+        raise
 
 
 def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:

@@ -22,6 +22,7 @@ from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.recover_run import recover_runs
 from loadframe.experiment.runner.session import DroppedData, Session
 from loadframe.experiment.runner.triggers import AtTime
+from loadframe.library.options import parsed_as
 from loadframe.load import Generator
 from loadframe.store import find
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -181,8 +182,9 @@ def _parsed(text: str) -> Step:
                 f"--at {text}: set requires NAME=VALUE", remedy=f"write {time}=set:{setting or 'NAME'}=VALUE"
             )
         value = {setting: scalar(level)}
+    at = parsed_as(parse_duration, time, f"--at {text}")
     try:
-        return Step.model_validate({"at": parse_duration(time), ACTIONS[name]: value})
+        return Step.model_validate({"at": at, ACTIONS[name]: value})
     except ValidationError as error:
         raise BadInput(f"--at {text}: {error.errors()[0]['msg']}", remedy="see `loadframe bench --help`") from None
 

@@ -1,5 +1,6 @@
 """Clusters that a program starts, changes and stops."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -10,7 +11,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_cores, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
-from loadframe.library.arguments import Count, Nodes, Positive, checked
+from loadframe.library.arguments import Count, Nodes, Positive, checked, naming_parameters
 from loadframe.library.options import parsed_as
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.tables import Table, html_table, table_of
@@ -135,7 +136,8 @@ class Cluster:
         """Start the nodes and wait until they are ready. StoreFailed if one fails; BadInput if they run already."""
         if self._running:
             raise BadInput("the cluster is running already", remedy="use one `with` block for each start")
-        self._running = LiveCluster.start(self._spec, self._listener.step)
+        with naming_parameters(inspect.signature(Cluster)):
+            self._running = LiveCluster.start(self._spec, self._listener.step)
         return self
 
     def __exit__(

@@ -153,9 +153,8 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
     for name, text in shares.items():
         (kind,) = require_measures([name])
         if kind not in kinds:
-            measures = "--measure" if option.startswith("--") else "measures"
             raise BadInput(
-                f"{option} names {kind}, which is not in {measures}", remedy=f"add it to {measures}, or leave it out"
+                f"{option} names {kind}, which is not in --measure", remedy="add it to --measure, or leave it out"
             )
         parsed[kind] = share(text, option)
     return parsed
