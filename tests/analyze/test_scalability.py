@@ -36,7 +36,7 @@ def test_each_model_is_chosen_for_exact_data_of_its_own(curve, expected):
 
 
 def test_three_sizes_are_the_least_and_earn_a_warning():
-    with pytest.raises(BadInput, match="only 2 distinct sizes"):
+    with pytest.raises(BadInput, match=r"only 2 distinct sizes \(n\)"):
         fit([(1, 10), (2, 20), (2, 21)])
     assert warnings.FEW_SIZES in rules(fit([(1, 10), (2, 20), (3, 30)]))
     assert warnings.FEW_SIZES not in rules(fit([(n, 10 * n) for n in DOUBLING]))
@@ -78,7 +78,7 @@ def test_one_message_names_all_that_is_to_be_changed_and_what_it_says_works():
     curve = lambda n: 1000 * n / (1 + 20 * n)  # noqa: E731
     with pytest.raises(BadInput) as refused:
         fit([(n, curve(n)) for n in sizes])
-    assert "600 distinct sizes" in str(refused.value)
+    assert "600 distinct sizes (n)" in str(refused.value)
     assert "multiply all sizes by 1,000, so that n counts a smaller unit" in str(refused.value)
     assert "round sizes to two significant digits" in str(refused.value)
     result = fit([(float(f"{1000 * n:.2g}"), curve(n)) for n in sizes])

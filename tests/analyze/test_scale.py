@@ -210,7 +210,7 @@ def test_the_plot_over_time_shows_the_quoted_treatment(tmp_path):
 def test_two_node_counts_are_compared_but_not_fitted(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", nodes=(1, 2), clients=(8,), repetitions=2)).curves
     assert curves.over_nodes.fit is None
-    assert curves.over_nodes.refusal == "only 2 distinct sizes: a scalability model needs at least 3"
+    assert curves.over_nodes.refusal == "only 2 distinct sizes (nodes): a scalability model needs at least 3"
     assert len(curves.speedups) == 2
     assert curves.over_clients == ()
 

@@ -37,7 +37,7 @@ def calls(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "state"))
     run, experiment, workload = loadframe.open("old/run-0"), loadframe.open("e"), loadframe.Workload(WORKLOAD)
-    times = run.response_times()
+    times, planned = run.response_times(), loadframe.Experiment(EXPERIMENT, workload=workload)
 
     def bench(workload=workload, **named):
         # The folder exists, so nothing starts.
@@ -49,9 +49,7 @@ def calls(folder, tmp_path, monkeypatch):
             workload, **{"store": "sim", "offline": True, **named}
         ),
         "history": lambda folder="old", **named: loadframe.history(folder, **named),
-        "run": lambda experiment=loadframe.Experiment(EXPERIMENT, workload=workload), **named: loadframe.run(
-            experiment, **named
-        ),
+        "run": lambda experiment=None, **named: loadframe.run(planned if experiment is None else experiment, **named),
         "fit": lambda data=RATES, **named: loadframe.fit(data, **named),
         "compare": lambda group="old", **named: loadframe.compare(group, "new", **named),
         "gate": lambda new="new", **named: loadframe.gate(new, **{"bounds": ["p99<=5s"], **named}),
@@ -192,7 +190,7 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         (
             "bench",
             {"output": "fresh", "at": "1h=grow"},
-            "at 1 h 00 min is after the end of the load at 1 s\n  use an earlier",
+            "at 1 h 00 min is after the end of the load at 1 s",
         ),
         ("bench", {"output": "fresh", "at": "0s=kill:node-9"}, "at: unknown node 'node-9'"),
         ("gate", {"watch": "zz"}, "watch zz: no run of new measured this operation"),

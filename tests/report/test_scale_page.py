@@ -88,7 +88,7 @@ def test_curves_that_cannot_be_fitted_for_the_same_reason_share_a_sentence(tmp_p
     (curves,) = read_sweep(folder).curves
     ((name, words),) = over_clients(curves)
     assert name == "1, 2 and 3 nodes"
-    assert words.startswith("Not fitted: only 2 distinct sizes")
+    assert words.startswith("Not fitted: only 2 distinct sizes (clients)")
 
 
 def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):

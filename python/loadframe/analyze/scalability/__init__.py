@@ -66,13 +66,13 @@ def fit(
     BadInput for fewer than 3 or more than 500 distinct n, if no n is above 1, and for numbers that are not positive and
     finite.
     """
-    data = gather(observations, residuals, resolution, blocks)
+    data = gather(observations, residuals, resolution, blocks, over=over)
     conclusion = _conclude(data, seed, scaling)
     outlying = outliers([point for point, _ in conclusion.fitted.values()], data)
     robust = None
     if outlying:
         places = [outlier.place for outlier in outlying]
-        rest = gather(observations, residuals, resolution, blocks, without=places)
+        rest = gather(observations, residuals, resolution, blocks, without=places, over=over)
         robust = _without(outlying, rest, _conclude(rest, seed, scaling))
     # A conclusion about a peak is open if it depends on the outliers.
     disagree = (

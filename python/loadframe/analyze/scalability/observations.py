@@ -179,10 +179,12 @@ def gather(
     resolution: float = RESOLUTION,
     blocks: Sequence[object] | None = None,
     without: Collection[int] = (),
+    over: str = "n",
 ) -> Observations:
     """Group (n, throughput) pairs by n, ascending; with `blocks`, remove the blocks' effects if these can be estimated.
 
-    `blocks` names the block of each pair; `without` holds the indices of pairs to omit. BadInput for numbers that are
+    `blocks` names the block of each pair; `without` holds the indices of pairs to omit. `over` says what n counts, for
+    messages. BadInput for numbers that are
     not positive and finite, for fewer than 3 or more than 500 sizes, and if no size is above 1.
     """
     for position, (n, throughput) in enumerate(pairs, start=1):
@@ -192,9 +194,9 @@ def gather(
     if count < 3:
         sizes_text = "no size" if not count else f"only {counted(count, 'distinct size')}"
         raise BadInput(
-            f"{sizes_text}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better"
+            f"{sizes_text} ({over}): a scalability model needs at least 3", remedy="measure at more sizes; 6 is better"
         )
-    _check_range([pairs[position][0] for position in kept], count)
+    _check_range([pairs[position][0] for position in kept], count, over)
     n, throughputs = np.array([pairs[position] for position in kept], dtype=float).T
     blocked = block_effects(n, throughputs, [blocks[position] for position in kept]) if blocks else None
     effects, factors = blocked or (None, np.ones_like(n))
@@ -220,18 +222,21 @@ def _check(n: float, throughput: float, where: str) -> None:
             )
 
 
-def _check_range(sizes: Sequence[float], count: int) -> None:
+def _check_range(sizes: Sequence[float], count: int, over: str) -> None:
     """Raise one BadInput for sizes that are all at most 1, and for more distinct sizes (`count`) than a fit takes.
 
+    `over` says what they count.
     Some sizes may be below 1, such as average numbers of active sessions: the models hold for real N.
     """
     what, remedies = [], []
     if (largest := max(sizes)) <= 1:
         factor = 10 ** math.ceil(math.log10(10 / largest))
-        what.append(f"the largest size, {largest:g}, is not above 1, but the models refer to the throughput at 1")
+        what.append(
+            f"the largest size ({over}), {largest:g}, is not above 1, but the models refer to the throughput at 1"
+        )
         remedies.append(f"multiply all sizes by {factor:,}, so that n counts a smaller unit")
     if count > _MOST_SIZES:
-        what.append(f"{count} distinct sizes exceed the limit of {_MOST_SIZES} for a fit")
+        what.append(f"{count} distinct sizes ({over}) exceed the limit of {_MOST_SIZES} for a fit")
         remedies.append("round sizes to two significant digits, so that equal ones count as repetitions")
     if what:
         raise BadInput("; ".join(what), remedy="; then ".join(remedies))
