@@ -154,7 +154,7 @@ class Outlook:
     """Expected precision of a scale design. Intervals are medians of simulated experiments.
 
     `peak` has the true peak and the 5-95 % range of estimated peaks; `claimed` is the share of experiments that report
-    a peak.
+    a peak. Each size and repetition has `others` runs: one for each combination of the levels of other factors.
     """
 
     name: str
@@ -164,18 +164,19 @@ class Outlook:
     kappa: Estimate
     peak: Estimate
     claimed: float
+    others: int = 1
 
     @property
     def runs(self) -> int:
         """Number of runs of the design."""
-        return len(self.sizes) * self.repetitions
+        return len(self.sizes) * self.repetitions * self.others
 
 
-def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed: int = 0) -> Outlook:
+def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, others: int = 1, seed: int = 0) -> Outlook:
     """Simulate a scale design 16 times on a store with that law; return its expected precision.
 
-    A design has `repetitions` runs of each size, in nodes; each node has one client. `name` is only copied. The same
-    `seed` repeats the result.
+    A curve has `repetitions` runs of each size, in nodes; each node has one client. `name` and `others` are only
+    copied. The same `seed` repeats the result.
     """
     # Imported late: the fit takes a second to import.
     from loadframe.analyze.scalability import fit
@@ -204,14 +205,17 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
         _typical(law.kappa, kappas),
         Estimate(law.peak, low, high),
         claims / TRIALS,
+        others,
     )
 
 
-def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> list[tuple[str, tuple[int, ...], int]]:
+def candidates(
+    sizes: Sequence[int], repetitions: int, budget: int | None, others: int = 1
+) -> list[tuple[str, tuple[int, ...], int]]:
     """Return a design and its alternatives as (name, sizes, repetitions), each with at most `budget` runs.
 
-    `sizes` must not be empty; they become ascending and distinct. None does not limit the runs. Excludes repeated
-    designs, and those with fewer than three sizes, since no fit is possible.
+    `sizes` must not be empty; they become ascending and distinct. Each size and repetition has `others` runs. None does
+    not limit the runs. Excludes repeated designs, and those with fewer than three sizes, since no fit is possible.
     """
     candidates = tuple(sorted(set(sizes)))
     largest, between = candidates[-1], _between(candidates)
@@ -225,10 +229,10 @@ def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> li
     if budget is not None:
         spread = tuple(sorted({round(largest ** (step / 6)) for step in range(7)}))
         designs += [
-            (f"{budget} runs on these sizes", candidates, budget // len(candidates)),
-            (f"{budget} runs on seven sizes", spread, budget // len(spread)),
+            (f"{budget} runs on these sizes", candidates, budget // (others * len(candidates))),
+            (f"{budget} runs on seven sizes", spread, budget // (others * len(spread))),
         ]
-        designs = [design for design in designs if design[2] * len(design[1]) <= budget]
+        designs = [design for design in designs if others * design[2] * len(design[1]) <= budget]
     unique: dict[tuple[tuple[int, ...], int], str] = {}
     for name, sizes_of_it, count in designs:
         if count and len(sizes_of_it) >= _LEAST:

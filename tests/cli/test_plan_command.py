@@ -105,6 +105,34 @@ def test_out_of_range_options_are_refused(tmp_path, words):
     assert said.startswith("loadframe: ")
 
 
+def test_designs_count_the_runs_of_all_factors(tmp_path):
+    two = planned(tmp_path, FILE.replace("[1, 2, 4]}", "[1, 2, 4], clients: [1, 2]}"), "--budget", "13")
+    one = planned(tmp_path, FILE, "--budget", "6")
+    assert one["sentences"] == []
+    assert [design["runs"] for design in one["designs"]] == [3, 6, 4, 4, 5]
+    assert [(it["name"], it["runs"]) for it in two["designs"][:2]] == [("as it is", 6), ("repeated more", 12)]
+    assert all(design["runs"] == 2 * len(design["sizes"]) * design["repetitions"] <= 13 for design in two["designs"])
+    assert two["sentences"] == [
+        "The curve is over nodes. Each size has 2 runs in each repetition, for the levels of clients; a curve uses one"
+        " of them."
+    ]
+    assert two["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "budget", "words"),
+    [
+        (FILE.replace("[1, 2, 4]}", "[1, 2, 4], clients: [1, 2]}"), 5, "5 runs is below the 6 runs"),
+        ("COMPARE", 1, "1 run is below the 10 runs"),
+        ("CAPACITY", 5, "5 runs limits nothing"),
+    ],
+)
+def test_a_budget_below_the_experiment_is_a_warning(tmp_path, text, budget, words):
+    found = planned(tmp_path, globals().get(text, text), "--budget", str(budget))
+    assert f"the budget of {words}" in found["warnings"][0]
+    assert found["designs"] == []
+
+
 CAPACITY = """\
 experiment: e
 store: {kind: sim}

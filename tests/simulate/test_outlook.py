@@ -42,6 +42,8 @@ def test_designs_keep_within_the_budget_and_are_each_weighed_once():
     assert all(len(sizes) * repetitions <= 12 for _, sizes, repetitions in result)
     assert len({(sizes, repetitions) for _, sizes, repetitions in result}) == len(result)
     assert candidates((1, 2, 4), 3, budget=2) == [], "no curve of two runs"
+    two = candidates((1, 2, 4), 3, budget=17, others=2)
+    assert [(sizes, repetitions) for _, sizes, repetitions in two] == [((1, 2, 4), 2), ((1, 2, 3, 4), 2)]
 
 
 def test_the_least_effect_shrinks_with_runs_and_grows_with_scatter():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.experiment.design.estimate import ResourceEstimate, resource_estimate
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment
@@ -24,6 +25,7 @@ from loadframe.experiment.power import (
     effects,
     power_notes,
     powers,
+    runs_unknown,
     shape_of_file,
     shape_of_folder,
 )
@@ -82,6 +84,12 @@ class Question:
         """Number of runs of each treatment."""
         return int(self.description.get("repetitions", 1))
 
+    @property
+    def others(self) -> int:
+        """Number of combinations of the levels of other factors than that of the curve, which each size repeats."""
+        treatments = [run["treatment"].items() for run in self.description["design"]]
+        return len({repr(sorted((name, at) for name, at in items if name != self.over)) for items in treatments}) or 1
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -134,25 +142,52 @@ def plan(question: Question, budget: int | None) -> Plan:
 
     Simulates the design and alternatives to it, each with at most `budget` runs, if the experiment has a scaling curve;
     otherwise the plan has no designs. Designs with sizes above 1,024 are omitted. `budget` also limits the runs for the
-    effects; None: no limit. BadInput for a budget below 1.
+    effects; None: no limit. A warning names a budget that the experiment exceeds. BadInput for a budget below 1.
     """
     if budget is not None and budget < 1:
         raise BadInput(
             f"--budget must be at least 1; got {budget}", remedy="give the number of runs that you can afford"
         )
-    outlooks = []
+    outlooks, others = [], question.others
     if question.over and len(question.sizes) > 1:
-        for name, sizes, repetitions in candidates(question.sizes, question.repetitions, budget):
+        for name, sizes, repetitions in candidates(question.sizes, question.repetitions, budget, others):
             if sizes[-1] <= _LARGEST:
-                outlooks.append(outlook(name, sizes, repetitions, question.law))
+                outlooks.append(outlook(name, sizes, repetitions, question.law, others=others))
     noise, gate = question.law.noise, question.gate
+    notes = power_notes(question.description, noise)
     return Plan(
         question,
         tuple(outlooks),
         effects(question.description, noise, budget),
         powers(gate, question.repetitions, noise) if gate else (),
-        power_notes(question.description, noise),
+        PowerNotes((*_other_factors(question), *notes.sentences), (*_over_budget(question, budget), *notes.warnings)),
     )
+
+
+def _other_factors(question: Question) -> list[str]:
+    """Return a sentence on the factors beside that of the curve, if the experiment has both."""
+    if not question.over or question.others == 1:
+        return []
+    names = [name for name, at in question.description["factors"].items() if name != question.over and len(at) > 1]
+    return [
+        f"The curve is over {question.over}. Each size has {question.others} runs in each repetition, for the levels of"
+        f" {' and '.join(names)}; a curve uses one of them."
+    ]
+
+
+def _over_budget(question: Question, budget: int | None) -> list[str]:
+    """Return a warning if the budget is below the runs of the design, or if the number of runs is not known yet."""
+    if budget is None:
+        return []
+    description = question.description
+    if runs_unknown(description):
+        return [f"the budget of {counted(budget, 'run')} limits nothing: the search decides how many runs it needs"]
+    if budget >= len(description["design"]):
+        return []
+    return [
+        f"the budget of {counted(budget, 'run')} is below the {counted(len(description['design']), 'run')} of the"
+        " experiment; remove levels or repetitions from its file"
+    ]
 
 
 def document(planned: Plan) -> dict[str, Any]:

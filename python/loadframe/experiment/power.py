@@ -46,6 +46,11 @@ class PowerNotes:
     warnings: tuple[str, ...] = ()
 
 
+def runs_unknown(description: Mapping[str, Any]) -> bool:
+    """Return whether an experiment is a search (capacity, `tpe`), whose number of runs follows from its results."""
+    return description["kind"] == "capacity" or description.get("scheme") == "tpe"
+
+
 def effects(description: Mapping[str, Any], noise: float, budget: int | None) -> tuple[Effect, ...]:
     """Return the detectable effect of each factor, for its level with the fewest runs.
 
@@ -53,7 +58,7 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
     all numbers of runs in proportion. Factors with one level are omitted; a comparison has only the factor `variant`.
     Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
-    if description["kind"] == "capacity" or description.get("scheme") == "tpe":
+    if runs_unknown(description):
         return ()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for run in description["design"]:

@@ -443,9 +443,10 @@ def _advice(planned: SimulatedPlan) -> str:
         curve = f"The simulation assumes {peak} ({values}); set your own with --sigma and --kappa."
     more = best.runs - planned.question.valid_runs
     cost = counted(more, "more run") if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
+    times = "once" if best.repetitions == 1 else f"{best.repetitions} times"
     return (
         f"{curve} The most informative design per run is"
-        f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
+        f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {times} each ({cost})."
     )
 
 
@@ -468,6 +469,8 @@ def _effect_text(factor: str, runs: int, least: float) -> str:
 
     An infinite `least` means that the runs do not show the variance.
     """
+    if not runs:
+        return f"{factor}: the budget is below one run of each level, so the experiment cannot detect differences."
     if not math.isfinite(least):
         return (
             f"{factor}: one run of each level does not show the variance, so the experiment cannot detect differences."
