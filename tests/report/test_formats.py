@@ -190,6 +190,9 @@ def test_k6_summary_matches_its_schema_and_has_the_reports_percentiles(good, bad
         assert ("http_req_duration" in metrics) == (not failed)
         checks = {check["name"]: check["passes"] for check in summary["root_group"]["checks"]}
         assert checks["the run is valid"] == run.summary.verdict.valid
+    # The saturated generator bounds figures, and requests failed.
+    reasons = {name.partition(":")[0]: passes for name, passes in checks.items() if ":" in name}
+    assert reasons == {"generator_cpu": 1, "errors": 0}
 
 
 def test_hdr_log_has_the_recorded_histograms(bad, tmp_path):
@@ -247,10 +250,13 @@ def test_figures_that_an_older_version_did_not_judge_are_judged_as_in_the_report
     assert cases[0] == cases[1]
 
 
-def test_junit_has_a_failure_for_each_reason_and_each_unknown_figure(bad):
+def test_junit_has_a_failure_for_each_unknown_figure_and_each_reason_that_does_not_bound(bad):
     (suite,) = ET.fromstring(exported(bad, "junit"))
     unknown = [figure for figure in bad.summary.verdict.figures if figure.state == "unknown"]
-    reasons = [reason.code for reason in bad.summary.verdict.reasons]
+    assert [reason.code for reason in bad.summary.verdict.reasons] == ["generator_cpu", "errors"]
+    (told,) = suite.findall("testcase[@name='generator_cpu']/system-out")
+    assert told.text.startswith("generator_cpu: ")
+    reasons = ["errors"]
     assert int(suite.get("failures")) == len(suite.findall("testcase/failure")) == len(unknown) + len(reasons)
     failed = [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None]
     assert set(reasons) <= set(failed)

@@ -441,6 +441,22 @@ def validity(run: Run) -> bool | None:
     return None if run.summary.verdict is None else RecordedRun(run.path.name, None, {}, run).sound
 
 
+def bounding_reasons(run: Run) -> frozenset[str]:
+    """Return the codes of the reasons that only bound figures of a run: they leave no figure unknown.
+
+    Empty for an invalid run. Failures of the store bound nothing.
+    """
+    if not validity(run):
+        return frozenset()
+    figures = RecordedRun(run.path.name, None, {}, run).qualities
+    spoilt = {code for figure in figures if figure.state == "unknown" for code in figure.reasons}
+    return frozenset(
+        reason.code
+        for reason in recorded_reasons(run)
+        if reason.code not in spoilt and effect_of(reason.code) not in ("unknown", "result")
+    )
+
+
 def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:
     """Yield each treatment with its included runs, in the order of the factors' levels.
 

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from loadframe.analyze.experiment import RecordedRun, validity
+from loadframe.analyze.experiment import RecordedRun, bounding_reasons, validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.report.gate import xml_text
@@ -15,8 +15,8 @@ from loadframe.report.gate import xml_text
 def suites(runs: Sequence[Run]) -> str:
     """Return the verdicts of runs as JUnit XML, with a suite for each run.
 
-    A run that is not done is an error. An invalid run, a reason of a valid run and an unknown figure are failures. A
-    rule that was not checked is skipped.
+    A run that is not done is an error. An invalid run, a reason of a valid run and an unknown figure are failures, but
+    a reason that only bounds figures is not. A rule that was not checked is skipped.
     """
     root = ET.Element("testsuites", name="loadframe")
     for run in runs:
@@ -66,9 +66,13 @@ def _judge(suite: ET.Element, run: Run) -> None:
         message = "\n".join(f"{reason.code}: {causes[reason.code]}" for reason in reasons)
         ET.SubElement(case, "failure", message=message or run.summary.status, type="invalid")
     else:
+        bounding = bounding_reasons(run)
         for code, cause in causes.items():
             reason_case = _case(suite, f"loadframe.{name}", code)
-            ET.SubElement(reason_case, "failure", message=f"{code}: {cause}", type="reason")
+            if code in bounding:
+                ET.SubElement(reason_case, "system-out").text = f"{code}: {cause}"
+            else:
+                ET.SubElement(reason_case, "failure", message=f"{code}: {cause}", type="reason")
     for figure in RecordedRun(name, None, {}, run).qualities:
         title = " ".join(filter(None, (figure.operation, figure.figure)))
         case = _case(suite, f"loadframe.{name}.{figure.phase}", title)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.experiment import validity
+from loadframe.analyze.experiment import bounding_reasons, validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -91,14 +91,14 @@ def _metrics(run: Run, phases: Sequence[PhaseSummary]) -> dict[str, Any]:
 def _checks(run: Run) -> list[dict[str, Any]]:
     """Return the status and the verdict as checks of k6, each with `passes` and `fails` of 0 or 1.
 
-    One check is for the status, one for the validity if the run has a verdict, and one fails for each reason against
-    it.
+    One check is for the status, one for the validity if the run has a verdict, and one for each reason of the verdict.
+    A reason that only bounds figures passes.
     """
-    verdict = run.summary.verdict
+    verdict, bounding = run.summary.verdict, bounding_reasons(run)
     passed = {"the run is done": run.summary.status == "done"}
     if verdict is not None:
         passed["the run is valid"] = validity(run) is True
-        passed |= {f"{reason.code}: {reason.cause}": False for reason in recorded_reasons(run)}
+        passed |= {f"{reason.code}: {reason.cause}": reason.code in bounding for reason in recorded_reasons(run)}
     return [
         {"name": name, "path": f"::{name}", "id": _id(f"::{name}"), "passes": int(good), "fails": int(not good)}
         for name, good in passed.items()
