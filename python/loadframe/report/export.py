@@ -24,6 +24,8 @@ PLOTS: tuple[PlotFormat, ...] = get_args(PlotFormat)
 #: Widths in pixels (96 per inch) of one and two columns of a page: those of LaTeX's article with two columns (229.5 and
 #: 469.75 pt), which are narrower than a journal's.
 _COLUMNS = {"1col": 304, "2col": 623}
+#: Maximum length of a file's name without suffixes, bytes. File systems allow 255.
+_LONGEST_NAME = 200
 #: Longer cells of LaTeX tables become notes below the table.
 _LONG = 40
 #: Widths of characters in em, for Computer Modern and wider than Times: capitals, narrow and wide signs, others.
@@ -212,14 +214,14 @@ def _bibtex(text: str) -> str:
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the file name (without suffix) and content of each plot in the format `kind`: pdf, svg or png.
 
-    Each has two files, one and two columns wide: `NAME-1col` and `NAME-2col`. If figures have the same name, only the
+    Each has two files, one and two columns wide: `TITLE-1col` and `TITLE-2col`. If figures have the same name, only the
     last counts. Small figures, of which a report can have hundreds, are left out. BadInput for pdf and png without
     vl-convert.
     """
     taken: set[str] = set()
     for figure in {figure.name: figure for figure in figures if figure.width > SMALL}.values():
         # Names can differ in capitals only, such as names of runs.
-        name = next(_free_names(_file_name(figure.name), taken))
+        name = next(_free_names(_file_name(figure.title or figure.name), taken))
         for column, width in _COLUMNS.items():
             svg = draw(replace(figure, width=width), font=FONT)
             yield f"{name}-{column}", converted(svg, kind)
@@ -538,5 +540,9 @@ def _latex(text: str, *, breaks: bool = False) -> str:
 
 
 def _file_name(title: str) -> str:
-    """Return a title as a file name: lower case, with hyphens for other characters; `table` if nothing is left."""
-    return re.sub(r"[^\w.]+", "-", title.lower()).strip("-.") or "table"
+    """Return a title as a file name of at most 200 bytes: lower case, with hyphens for other characters.
+
+    `table` if nothing is left.
+    """
+    name = re.sub(r"[^\w.]+", "-", title.lower()).encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return name.strip("-.") or "table"

@@ -186,7 +186,9 @@ def _page(
         searches=[
             (
                 treatment_text(capacity.treatment) or "The store",
-                trials_plot(capacity, capacities, f"trials-{index}"),
+                trials_plot(capacity, capacities, f"trials-{index}").titled(
+                    "trials", treatment_text(capacity.treatment)
+                ),
                 _deciding(capacity),
                 _trials(capacity),
             )

@@ -395,7 +395,7 @@ def _view(group: Group, index: int) -> GroupView:
     return GroupView(
         heading=heading(group),
         lead=lead(group),
-        plot=run_plot(group, f"g{index}"),
+        plot=(plot := run_plot(group, f"g{index}")) and plot.titled(heading(group)),
         tables=tables,
         warnings=group.warnings,
     )

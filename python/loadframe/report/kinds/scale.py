@@ -158,22 +158,30 @@ def _side_by_side(sweep: Sweep) -> Sections:
 
 def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
     """Return the curves of one phase as the page shows them; `index` makes the identifiers of its plots."""
-    prefix = f"c{index}"
+    prefix, heading = f"c{index}", scale_words.heading(curves)
+
+    def titled(figure: Figure | None, words: str) -> Figure | None:
+        """Return the figure with the heading and `words` as title of its files; None for None."""
+        return figure and figure.titled(heading, words)
+
     return CurvesView(
-        heading=scale_words.heading(curves),
+        heading=heading,
         lead=scale_words.lead(curves),
         limits=scale_words.limits(curves),
         bends=curves.bends,
         over_clients=scale_words.over_clients(curves),
-        nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
+        nodes_plot=titled(throughput_over_nodes(curves, f"{prefix}-nodes"), "throughput over nodes"),
         speedups=speedup_table(curves, scale_words.times_text(curves)) if curves.speedups else None,
         treatments=None if curves.speedups else _treatments(curves),
-        clients_plot=throughput_over_clients(curves, f"{prefix}-clients"),
-        response_plot=response_over_clients(curves, f"{prefix}-response"),
+        clients_plot=titled(throughput_over_clients(curves, f"{prefix}-clients"), "throughput over clients"),
+        response_plot=titled(response_over_clients(curves, f"{prefix}-response"), "response over clients"),
         times=_times(curves, sweep, prefix),
         fits=[
             FitView(
-                title, models_table(fit, curves.rate.unit), residuals(fit, f"{prefix}-residuals-{number}"), fit.warnings
+                title,
+                models_table(fit, curves.rate.unit),
+                residuals(fit, f"{prefix}-residuals-{number}").titled(heading, "residuals", title.partition(",")[0]),
+                fit.warnings,
             )
             for number, (title, fit) in enumerate(scale_words.fits(curves))
         ],
@@ -207,7 +215,8 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
             name = f"{prefix}-time-{number}"
             caption = f"Run {chosen.id}; below, response times of {curves.operation}."
             figure = phase_over_time(chosen.run, phase, curves.operation, name, caption, curves.rate)
-            shown.append((_size(treatment.nodes, treatment.clients), figure))
+            size = _size(treatment.nodes, treatment.clients)
+            shown.append((size, figure.titled(scale_words.heading(curves), "over time", size)))
     return shown
 
 

@@ -84,20 +84,25 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
     `description` is the content of experiment.json.
     """
     return ResultView(
-        heading=settings_words.heading(result),
+        heading=(heading := settings_words.heading(result)),
         lead=settings_words.lead(result, description["factors"]),
         effects=[
             (
                 response.measure.name,
                 replace(
                     effects_table(result, index, description["factors"]),
-                    figures=effects_plots(result, index, description["factors"], f"{prefix}-e{index}"),
+                    figures=[
+                        figure.titled(heading, "effects", response.measure.name)
+                        for figure in effects_plots(result, index, description["factors"], f"{prefix}-e{index}")
+                    ],
                 ),
             )
             for index, response in enumerate(result.responses)
         ],
         interactions=interactions(result, prefix, description["factors"]),
-        course=None if result.responses or not result.course else course(result, f"{prefix}-course"),
+        course=None
+        if result.responses or not result.course
+        else course(result, f"{prefix}-course").titled(heading, "trials"),
         ranking=ranking_table(result) if result.standings else None,
         confirmation=contrasts_table(result.confirmation) if result.confirmation else None,
         warnings=result.warnings,
@@ -225,7 +230,13 @@ def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[
         return []
     pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
     chosen = sorted(pairs, key=lambda fit: -fit.share)[:_DRAWN]
-    return [_interaction(result, fit.term, f"{prefix}-i{index}", levels) for index, fit in enumerate(chosen)]
+    heading = settings_words.heading(result)
+    return [
+        _interaction(result, fit.term, f"{prefix}-i{index}", levels).titled(
+            heading, settings_words.term_text(result, fit.term)
+        )
+        for index, fit in enumerate(chosen)
+    ]
 
 
 def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Mapping[str, Sequence[Any]]) -> Figure:

@@ -139,7 +139,7 @@ class Label:
 class Figure:
     """A plot: `name` is its identifier in the page; width and height are pixels, for text of 12 px.
 
-    With `follow`, the pointer shows all traces at its x; else the nearest point.
+    Exported files are named by `title`, or else by `name`. With `follow`, the pointer shows all traces at its x; else the nearest point.
     """
 
     name: str
@@ -155,6 +155,11 @@ class Figure:
     follow: bool = False
     width: int = 940
     height: int = 380
+    title: str = ""
+
+    def titled(self, *words: str) -> "Figure":
+        """Return a copy whose exported files are named by `words`."""
+        return replace(self, title=" ".join(words))
 
     def narrowed(self, width: int) -> "Figure":
         """Return a copy that is at most `width` pixels wide; texts keep their size, so it has fewer ticks."""

@@ -198,6 +198,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
         [Panel(replace(y, title=f"{unit} (log scale)") if y.kind == "log" else y)],
         traces,
         f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
+        title=f"{curves[0].phase} side by side",
     )
     return Table(("level", "nodes", "clients", unit, "p50", "p99"), rows, names=1, figures=[figure])
 
