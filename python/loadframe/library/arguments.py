@@ -135,9 +135,8 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     try:
         yield
     except LoadframeError as error:
-        error.what, error.where, error.remedy = (
-            text and _OPTION.sub(named, text) for text in (error.what, error.where, error.remedy)
-        )
+        error.what = _OPTION.sub(named, error.what)
+        error.where, error.remedy = (text and _OPTION.sub(named, text) for text in (error.where, error.remedy))
         error.args = (error.what,)
         raise
 
