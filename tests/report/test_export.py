@@ -454,6 +454,13 @@ def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
     ]
 
 
+def test_an_export_of_a_run_has_every_plot_of_the_run(tmp_path):
+    run = loadframe.open(write_run(tmp_path, "r", Truth(seconds=3)).path)
+    files = run.export(tmp_path / "x", formats="svg").files
+    plots = {file.name.removesuffix("-1col.svg") for file in files if file.name.endswith("-1col.svg")}
+    assert plots == {"run-over-time", "resources", "percentiles"}
+
+
 def test_a_run_that_failed_before_its_load_is_exported(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         path = writer.finish({"format": FORMAT}, {"status": "failed", "failure": "no answer"})

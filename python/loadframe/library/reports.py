@@ -244,7 +244,7 @@ def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cl
 def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], bands: Sequence[float] = ()) -> Exported:
     """Write plots and tables of the report on a run or an experiment to `folder`, in these formats.
 
-    If the run was killed, its records are recovered first. `bands` are the upper bounds of latency buckets, s. BadInput
+    A run also has the plot of its percentiles. If the run was killed, its records are recovered first. `bands` are the upper bounds of latency buckets, s. BadInput
     without formats, if the folder cannot be written, or for PDF and PNG without the package that writes them.
     """
     if not formats:
@@ -262,10 +262,13 @@ def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], ban
         page, experiment = kinds.read_report(path, bands).page, read_experiment(path)
         runs, caveat = [recorded.run for recorded in experiment.runs if recorded.run], trust(experiment)
     else:
+        from loadframe.library.plots import RunPlots
         from loadframe.report.run.page import run_page
 
         runs = [Run(path)]
         page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0], percentiles_of(runs[0]))
+        tail = RunPlots(runs[0]).percentiles()._figure
+        page.figures = [*page.figures, tail] if tail.traces else page.figures
     makers = {kind: store.maker for kind, store in stores().items()}
     files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats, makers)
     return Exported(files, page.answer, quotation)

@@ -184,7 +184,7 @@ class Run:
         formats: ExportFormat | Sequence[ExportFormat] = USUAL_EXPORT,
         bands: Sequence[Positive] = (),
     ) -> Exported:
-        """Write the report's plots and tables, the answer and BibTeX entries to a folder.
+        """Write the report's plots and tables, the plot of percentiles, the answer and BibTeX entries to a folder.
 
         Creates the folder and replaces existing files. PDF and PNG need the extra `figures`.
         """
