@@ -29,7 +29,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
-from loadframe.report.plots.run import phase_over_time, run_over_time
+from loadframe.report.plots.run import phase_over_time, resources_over_time, run_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import operations_table, run_page
 from loadframe.report.run.terminal import print_run
@@ -433,6 +433,27 @@ def test_the_cpu_of_each_node_is_drawn_in_user_mode_and_in_the_kernel(tmp_path):
     figure = Page(run_page(changed(run, telemetry=telemetry))).plots["resources"]
     nodes = [trace["name"] for trace in figure["traces"] if trace["panel"] == 0]
     assert nodes == ["0 system", "0 user", "1 system", "1 user"]
+
+
+def test_plots_of_a_run_of_one_second_reach_its_end_and_show_its_points(tmp_path):
+    run = write_run(tmp_path, "r", Truth(seconds=1))
+    (phase,) = run.summary.phases
+    over_time = run_over_time(run, "f")
+    whole = phase_over_time(run, phase, "range_100", "h", "A caption.")
+    end = phase.warmup + phase.duration
+    for figure, last in (
+        (over_time, phase.start + end),
+        (resources_over_time(run, "g"), phase.start + end),
+        (whole, end),
+    ):
+        assert figure.x.range[0] == 0
+        assert figure.x.range[1] >= last
+        drawn = [trace for trace in figure.traces if any(value is not None for value in trace.y)]
+        assert drawn
+        # A line through few points would hardly be visible.
+        assert all(trace.mark or sum(value is not None for value in trace.y) > 3 for trace in drawn)
+    longer = run_over_time(write_run(tmp_path, "s", Truth(seconds=9)), "f")
+    assert not any(trace.mark for trace in longer.traces)
 
 
 def over_time_of(run, count):

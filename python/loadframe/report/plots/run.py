@@ -90,6 +90,27 @@ _NAMED, _TRACE_OF_TRAFFIC = 6, 1e3
 _LEVEL_NAMES = 4
 
 
+#: Lines with fewer points have marks, because they would hardly be visible.
+_FEW_POINTS = 4
+
+
+def marked(traces: Iterable[Trace]) -> list[Trace]:
+    """Return the traces, with marks at the points of lines that have at most three."""
+    return [
+        replace(trace, mark=Mark(trace.line.color, size=5))
+        if trace.line and trace.hover and sum(value is not None for value in trace.y) < _FEW_POINTS
+        else trace
+        for trace in traces
+    ]
+
+
+def run_axis(run: Run, traces: Iterable[Trace]) -> Axis:
+    """Return the x axis of a plot of a whole run: from its start to the end of its last phase, or the last point."""
+    last = [float(at) for trace in traces for at in trace.x if at is not None]
+    ends = [phase.start + phase.warmup + phase.duration for phase in run.summary.phases]
+    return Axis("seconds since the run began", range=(0.0, max(0.0, *last, *ends) or 1.0))
+
+
 def phase_over_time(
     run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str, rate: Rate = THROUGHPUT
 ) -> Figure:
@@ -107,7 +128,7 @@ def phase_over_time(
         [Panel(Axis(rate.unit, from_zero=True)), Panel(Axis("ms", from_zero=True))],
         [
             Trace(numbers(seconds + 0.5), numbers(counts), rate.unit, line, mark, legend=False),
-            *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5, 1),
+            *marked(_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5, 1)),
         ],
         caption,
         shades=[Shade(0, phase.warmup)] if phase.warmup else [],
@@ -149,11 +170,12 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
     elif not colors:
         traces = _with_short_legend(traces)
+    traces = marked(traces)
     activity = store_activity(run, len(rates) + 1)
     many = len(phases) > _LEVEL_NAMES
     return Figure(
         name,
-        Axis("seconds since the run began", from_zero=True),
+        run_axis(run, [*traces, *activity.traces]),
         [
             *(Panel(spread(Axis(rate.unit), _values(traces, panel))) for panel, rate in enumerate(rates)),
             Panel(spread(Axis("response time, ms"), _values(traces, len(rates)))),
@@ -308,10 +330,11 @@ def resources_over_time(run: Run, name: str, points: int | None = None, *, small
         for series, panel, factor, first in groups
         for number, (label, (times, values)) in enumerate(series.items(), first)
     ]
+    traces = marked(traces)
     phases = run.summary.phases
     return Figure(
         name,
-        Axis("seconds since the run began", from_zero=True),
+        run_axis(run, traces),
         [Panel(Axis("cores", from_zero=True)), *([Panel(Axis("MB/s", from_zero=True))] if traffic else [])],
         traces,
         means.strip()

@@ -49,7 +49,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
-from loadframe.report.plots.run import resources_over_time, run_over_time
+from loadframe.report.plots.run import marked, resources_over_time, run_axis, run_over_time
 from loadframe.report.run_status import (
     Percentiles,
     bounds_of,
@@ -258,9 +258,9 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
         ]
     return Figure(
         name,
-        Axis("seconds since the run began", from_zero=True),
+        run_axis(run, traces),
         [Panel(Axis("events/s", from_zero=True)), Panel(Axis("events", from_zero=True, whole=True))],
-        traces,
+        marked(traces),
         _CAPTION,
         rules=[Rule(phase.start, color=GRID) for phase in run.summary.phases],
         follow=True,
