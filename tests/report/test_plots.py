@@ -6,7 +6,20 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from loadframe.report.plot import Axis, Band, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, logarithmic, spread
+from loadframe.report.plot import (
+    Axis,
+    Band,
+    Figure,
+    Label,
+    LineStyle,
+    Mark,
+    Panel,
+    Rule,
+    Trace,
+    level_ticks,
+    logarithmic,
+    spread,
+)
 from loadframe.report.plot.draw import data, draw, narrow
 from loadframe.report.plot.figure import scale, ticks
 
@@ -44,6 +57,21 @@ def test_ticks_are_round_and_lie_on_the_axis(axis, values, labels):
     over = scale(axis, values, 0, 400)
     assert [label for _, label in ticks(axis, over, 6)] == labels
     assert all(0 <= over.pixel(value) <= 400 for value, _ in ticks(axis, over, 6))
+
+
+@pytest.mark.parametrize(
+    ("levels", "labels"),
+    [
+        ((1, 2, 3), ["0", "1", "2", "3"]),
+        ((1, 2), ["0", "1", "2"]),
+        ((16, 4, 64, 64), ["0", "4", "16", "64"]),
+        ((0.5, 1.5), ["0", "0.5", "1.5"]),
+        (range(1, 500, 50), ["0", "100", "200", "300", "400"]),
+    ],
+)
+def test_an_axis_has_ticks_at_few_measured_levels(levels, labels):
+    axis = Axis("a", from_zero=True, ticks=level_ticks(levels))
+    assert [label for _, label in ticks(axis, scale(axis, levels, 0, 400), 5)] == labels
 
 
 def test_each_value_lies_on_the_axis_that_was_made_for_it():

@@ -244,8 +244,9 @@ def send_records(path: Path, index: str, to: RecordsOf, attach: "Callable[[], Cl
 def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], bands: Sequence[float] = ()) -> Exported:
     """Write plots and tables of the report on a run or an experiment to `folder`, in these formats.
 
-    A run also has the plot of its percentiles. If the run was killed, its records are recovered first. `bands` are the upper bounds of latency buckets, s. BadInput
-    without formats, if the folder cannot be written, or for PDF and PNG without the package that writes them.
+    A run also has the plot of its percentiles. If the run was killed, its records are recovered first. `bands` are the
+    upper bounds of latency buckets, s. BadInput without formats, if the folder cannot be written, or for PDF and PNG
+    without the package that writes them.
     """
     if not formats:
         raise BadInput("formats is empty", remedy="name a format such as svg or csv, or leave formats out")

@@ -14,7 +14,20 @@ from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, LineStyle, Mark, Panel, Trace, numbers
+from loadframe.report.plot import (
+    COLORS,
+    MUTED,
+    SYMBOLS,
+    Axis,
+    Band,
+    Figure,
+    LineStyle,
+    Mark,
+    Panel,
+    Trace,
+    level_ticks,
+    numbers,
+)
 from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading
 from loadframe.report.setup import design_facts
@@ -216,10 +229,9 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
                 group=scaling,
             )
         )
-    ticks = [(float(nodes), str(nodes)) for nodes in range(most + 2)] if most <= 12 else None
     return Figure(
         name,
-        Axis("nodes", from_zero=True, whole=True, ticks=ticks),
+        Axis("nodes", from_zero=True, whole=True, ticks=level_ticks([row.nodes for row in pair.rows])),
         [Panel(Axis("speed-up", from_zero=True))],
         traces,
         "Marks: measured speed-ups with 95 % intervals. Lines: the laws with 95 % bands, dashed if the law does not fit"

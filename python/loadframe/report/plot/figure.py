@@ -139,7 +139,8 @@ class Label:
 class Figure:
     """A plot: `name` is its identifier in the page; width and height are pixels, for text of 12 px.
 
-    Exported files are named by `title`, or else by `name`. With `follow`, the pointer shows all traces at its x; else the nearest point.
+    Exported files are named by `title`, or else by `name`. With `follow`, the pointer shows all traces at its x; else
+    the nearest point.
     """
 
     name: str
@@ -172,6 +173,23 @@ def logarithmic(title: str, values: Iterable[float | None]) -> Axis:
     Values of None are ignored.
     """
     return Axis(title, "log" if any(value is not None and value > 0 for value in values) else "linear")
+
+
+#: Factors of at most this many levels have ticks at their levels, and sizes up to this one at each whole number.
+_FEW_LEVELS, _FEW_SIZES = 8, 12
+
+
+def level_ticks(levels: Iterable[float]) -> list[tuple[float, str]] | None:
+    """Return ticks at 0, at the measured levels of a factor and at twice the largest; None for more than eight levels.
+
+    Levels that are whole numbers up to 12 have ticks at all whole numbers up to twice the largest.
+    """
+    sizes = sorted(set(levels))
+    if sizes and sizes[0] >= 0 and sizes[-1] <= _FEW_SIZES and all(float(size).is_integer() for size in sizes):
+        return [(float(size), str(size)) for size in range(int(sizes[-1]) * 2 + 1)]
+    if not 0 < len(sizes) <= _FEW_LEVELS:
+        return None
+    return [(float(size), number_text(size)) for size in sorted({0.0, *sizes, 2 * sizes[-1]})]
 
 
 def spread(axis: Axis, values: Iterable[float | None]) -> Axis:

@@ -25,6 +25,7 @@ from loadframe.report.plot import (
     Panel,
     Rule,
     Trace,
+    level_ticks,
     logarithmic,
     numbers,
 )
@@ -123,7 +124,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         )
     return Figure(
         name,
-        Axis("nodes", whole=True),
+        Axis("nodes", whole=True, ticks=level_ticks([capacity.nodes for capacity, _ in known])),
         [Panel(Axis(unit, from_zero=True))],
         traces,
         "Each mark is a capacity, with the 95 % interval over repeated searches. With one search, the mark is the"

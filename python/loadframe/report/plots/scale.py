@@ -26,6 +26,7 @@ from loadframe.report.plot import (
     Panel,
     Rule,
     Trace,
+    level_ticks,
     logarithmic,
     numbers,
     spread,
@@ -86,10 +87,9 @@ def _figure(curve: CurveOver, name: str) -> Figure:
     title = _name(curve.factor) + (f", {levels.unit}" if levels.unit else "")
     logarithmic = levels.spacing == "log"
     whole = all(float(at).is_integer() for at in levels.numbers.values())
-    x = Axis(f"{title} (log scale)" if logarithmic else title, levels.spacing, whole=whole)
-    if logarithmic:
-        ticks = [(at, format_count(at)) for at in levels.numbers.values()]
-        x = replace(x, ticks=ticks)
+    at_levels = [(at, format_count(at)) for at in levels.numbers.values()] if logarithmic else None
+    ticks = at_levels or level_ticks(levels.numbers.values())
+    x = Axis(f"{title} (log scale)" if logarithmic else title, levels.spacing, whole=whole, ticks=ticks)
     y_title = f"p50 of {curve.operation}, ms" if curve.opened else curve.rate.unit
     y = spread(Axis(y_title), values)
     if y.kind == "log":
@@ -191,10 +191,9 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
         ]
     unit = curves[0].rate.unit
     y = spread(Axis(unit), [value for trace in traces for value in trace.y])
-    largest = max((float(at) for trace in traces for at in trace.x if at is not None), default=1.0)
     figure = Figure(
         name,
-        _size_axis(over, largest),
+        _size_axis(over, [at for trace in traces for at in trace.x]),
         [Panel(replace(y, title=f"{unit} (log scale)") if y.kind == "log" else y)],
         traces,
         f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
@@ -227,7 +226,7 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
     best = {(treatment.nodes, treatment.clients) for treatment in curves.best}
     return Figure(
         name,
-        _size_axis("nodes", largest),
+        _size_axis("nodes", [treatment.nodes for treatment in curve.treatments]),
         [Panel(Axis(unit, from_zero=True))],
         [
             linear,
@@ -263,7 +262,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         bands += areas
     return Figure(
         name,
-        _size_axis("clients"),
+        _size_axis("clients", [at.clients for curve in curves.over_clients for at in curve.treatments]),
         [Panel(Axis(unit, from_zero=True))],
         [*traces, *_unusable(curves.points, _clients, "clients", unit)],
         "Each mark is a run in a closed loop: a client sends its next request after its last answer. "
@@ -298,7 +297,7 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
             traces.append(Trace(clients, milliseconds, f"{label}, {words}", line, mark, texts=texts))
     return Figure(
         name,
-        _size_axis("clients"),
+        _size_axis("clients", [at.clients for curve in curves.over_clients for at in curve.treatments]),
         [Panel(logarithmic("response time, ms (log scale)", [value for trace in traces for value in trace.y]))],
         traces,
         f"Response time of {curves.operation}: solid lines show p50, dashed lines p99, both as medians over"
@@ -319,7 +318,7 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
     texts = [f"{size:g} {fit.over}\n{value:+.2f} {unit}" for size, value in zip(sizes, values, strict=True)]
     return Figure(
         name,
-        _size_axis(fit.over, fit.largest),
+        _size_axis(fit.over, sizes),
         [Panel(Axis(f"residual, {unit}", range=(-most, most)))],
         [Trace(numbers(sizes), numbers(values), mark=Mark(COLORS[0], size=7, opacity=0.75), texts=texts)],
         f"Residuals of the {NAMES[fit.best]} model: measured minus fitted. A good fit scatters around zero without a"
@@ -329,11 +328,10 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
     )
 
 
-def _size_axis(title: str, largest: float | None = None) -> Axis:
-    """Return an axis of whole numbers from 0; if `largest` is at most 12, with a tick at each up to twice `largest`."""
-    few = largest is not None and largest <= 12
-    ticks = [(float(size), str(size)) for size in range(int(largest or 0) * 2 + 1)] if few else None
-    return Axis(title, from_zero=True, whole=True, ticks=ticks)
+def _size_axis(title: str, sizes: Iterable[float | str | None]) -> Axis:
+    """Return an axis of whole numbers from 0, with ticks at the measured sizes if they are few. Ignores None."""
+    known = [float(size) for size in sizes if size is not None]
+    return Axis(title, from_zero=True, whole=True, ticks=level_ticks(known))
 
 
 def _fitted(
