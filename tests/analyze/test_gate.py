@@ -377,7 +377,7 @@ def test_the_runs_of_a_stopped_release_are_no_baseline_through_a_link(tmp_path):
         (group,) = read_groups([str(named)])
         assert [run.run.path.parent.name for run in group.runs] == ["night-00"]
     for named in (tmp_path / "new*", tmp_path / "runs", tmp_path / "run*"):
-        with pytest.raises(BadInput, match="names no run"):
+        with pytest.raises(BadInput, match="no run"):
             read_groups([str(named)])
 
 

@@ -82,7 +82,9 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
     ("words", "said"),
     [
         (["old"], "the same treatment"),
-        (["old", "nowhere"], "this path names no run"),
+        (["old", "nowhere"], "nowhere: this folder does not exist"),
+        (["old", "./old"], "./old: this folder is given twice"),
+        (["old", "nowhere-*"], "nowhere-*: no run matches this pattern"),
         (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
         (["old", "slow", "--least", "five"], "is not a share"),
         (["old", "slow", "--least", "nan"], "is not a share"),

@@ -122,7 +122,9 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--bound", "throughput>=0/s"], "'throughput>=0/s' always holds"),
         (["--bound", "p99<=50"], "write p99<=50ms or p99<=50s"),
         (["--baseline", "old", "--catch", "2"], "--catch must be at most 1 without a percent sign; got 2"),
-        (["--baseline", "nowhere"], "this path names no run"),
+        (["--baseline", "nowhere"], "nowhere: this folder does not exist"),
+        (["--baseline", "./same"], "name a folder of earlier runs with --baseline"),
+        (["--history", "same"], "same: the new runs and --history are the same folder"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "--catch must be above 0% and below 10000%; got 0%"),
         (["--baseline", "old", "--least", "throughput=100%"], "--least 100% never stops throughput"),
@@ -148,6 +150,10 @@ def test_runs_are_not_compared_with_themselves(results, tmp_path, monkeypatch, c
         shutil.copytree("same", "copy")
     status, _, errors = within(command, "same", *(["--baseline"] if command == "gate" else []), baseline)
     assert status == 2
+    expected = {"gate": "the new runs and --baseline are the same folder", "compare": "this folder is given twice"}
+    if baseline in ("same", "./same", "link"):
+        assert expected[command] in errors
+        return
     assert "are the same run" in errors
     assert f"{'r3' if baseline == 'same/r3' else 'r0'}:" in errors
     assert ("name earlier runs with --baseline" if command == "gate" else "name each run once") in " ".join(

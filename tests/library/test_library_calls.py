@@ -268,11 +268,11 @@ def test_fits_predict_and_name_bad_data(tmp_path):
 
 
 def test_judgements_of_other_folders_name_their_arguments(here):
-    assert "names no run" in refusal(loadframe.compare, "a", "b")
+    assert "a: this folder does not exist" in refusal(loadframe.compare, "a", "b")
     assert "measures is empty" in refusal(loadframe.compare, "a", "b", measures=[])
     assert "level must be" in refusal(loadframe.compare, "a", "b", level=2)
     assert "bounds 'p99>=1s'" in refusal(loadframe.gate, "a", bounds=["p99>=1s"])
-    assert "give baseline, history or bounds" in refusal(loadframe.gate, "a")
+    assert "a: this folder does not exist" in refusal(loadframe.gate, "a")
     assert "least names max, which is not in measures" in refusal(loadframe.gate, "a", baseline="b", least={"max": 0.1})
 
 

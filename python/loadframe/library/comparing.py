@@ -1,5 +1,6 @@
 """Comparisons and gates of recorded runs, for the command line and for programs."""
 
+import os
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -44,6 +45,9 @@ def compare_groups(
 def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, or the groups of a single experiment. BadInput if it has only one treatment."""
     if len(arguments) > 1:
+        for number, argument in enumerate(arguments):
+            if _is_among(argument, arguments[:number]):
+                raise BadInput("this folder is given twice", where=argument, remedy="name each group once")
         return _without_shared_runs(read_groups(arguments), _NO_COPIES)
     split = read_variants(arguments[0]) or split_by_treatment(
         read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
@@ -75,8 +79,15 @@ def gate_groups(
     permits different treatments, and `session_spread` is the assumed spread between sessions (share). Without
     `earlier`, the second variant of an experiment is judged against the first. `written` returns the name of an
     argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
-    more than two variants. BadInput also if the baseline has a new run.
+    more than two variants. BadInput also if `new` has no run, or if the baseline has a new run.
     """
+    if earlier and _is_among(new, [earlier]):
+        name = written("history" if history else "baseline")
+        raise BadInput(
+            f"the new runs and {name} are the same folder",
+            where=new,
+            remedy=f"name a folder of earlier runs with {name}",
+        )
     variants = () if earlier else read_variants(new)
     if len(variants) > 2:
         listed = ", ".join(variant.label for variant in variants)
@@ -86,6 +97,8 @@ def gate_groups(
             remedy="gate two of them, or read the experiment's report",
         )
     if not variants and not earlier and not thresholds.bounds:
+        # A path without runs is the first problem.
+        read_runs(new)
         names = ", ".join(map(written, ("baseline", "history")))
         raise BadInput(
             "the runs have neither a baseline nor bounds",
@@ -116,6 +129,11 @@ def gate_groups(
         watch=watch,
     )
     return gate, groups
+
+
+def _is_among(folder: str, others: Sequence[str]) -> bool:
+    """Return whether a folder is one of the others, also by a link or another path to it."""
+    return any(folder == other or os.path.realpath(folder) == os.path.realpath(other) for other in others)
 
 
 #: Remedy for runs that occur twice.

@@ -121,8 +121,13 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
         paths = [path for path in matches if not _is_stopped(path)]
     runs = [run for path in paths for run in _runs_in(path)]
     if not runs:
+        problem = "this path names no run"
+        if not paths:
+            problem = "no run matches this pattern"
+        elif not paths[0].exists():
+            problem = "this folder does not exist"
         raise BadInput(
-            "this path names no run",
+            problem,
             where=argument,
             remedy="name a run folder, a folder that contains run folders, an experiment folder, or a pattern of these",
         )
