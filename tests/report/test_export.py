@@ -309,6 +309,18 @@ def test_notes_of_latex_tables_that_differ_in_figures_only_are_one():
     assert text.count("of the p99 response time") == 2
 
 
+def test_reasons_of_several_runs_share_their_notes():
+    lag, busy = "in phase c event loops lagged: p99 {} ms (limit 3 ms)", "other programs used {} % of the processors"
+    cells = [
+        Cell("; ".join(reasons), sentences=reasons)
+        for reasons in ([lag.format("63.9")], [busy.format(9), lag.format("4.4")], [busy.format(80), busy.format(7)])
+    ]
+    text = tabular("runs", Table(("run", "why"), [[Cell(f"r{at}"), cell] for at, cell in enumerate(cells)]))
+    rows = re.findall(r"^r\d & .*", text, re.MULTILINE)
+    assert rows == [r"r0 & $^{1}$ \\", r"r1 & $^{1,2}$ \\", r"r2 & $^{2}$ \\"]
+    assert (text.count("event loops"), text.count("other programs used 7 \\% to 80 \\%")) == (1, 1)
+
+
 def test_names_with_digits_and_durations_of_several_units_are_not_mixed_up():
     texts = [f"the store did not survive the load: node-{node} is gone after {time}" for node, time in
              ((1, "3 min 20 s"), (1, "900 ms"), (2, "1 s"))]  # fmt: skip

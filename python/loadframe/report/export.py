@@ -287,7 +287,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
     part has one of `names`, which is also its label. Texts above 40 characters become notes, except in the first
     column. The text needs the package booktabs.
     """
-    long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
+    long = [text for row in table.rows for cell in row[1:] for text in _noted(cell.text, cell) + _noted(cell.small)]
     notes = _Notes(_merged(long))
     rows = [
         [_parts(cell, notes if at and table.columns[at] != "treatment" else None) for at, cell in enumerate(row)]
@@ -342,10 +342,15 @@ def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[s
 
 @dataclass(frozen=True)
 class _Part:
-    """Text of a cell, and the number of the note that stands for the rest; 0 without one."""
+    """Text of a cell, and the numbers of the notes that stand for the rest."""
 
     text: str
-    note: int = 0
+    notes: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the notes, such as `1,2`; empty without notes."""
+        return ",".join(map(str, self.notes))
 
 
 #: Rows of cells, and the lines of each cell.
@@ -370,7 +375,7 @@ class _Notes:
 
     def of(self, rows: _Rows) -> list[tuple[str, int]]:
         """Return the notes that `rows` refer to, as (text, number), by ascending number."""
-        named = {part.note for row in rows for cell in row for part in cell}
+        named = {number for row in rows for cell in row for part in cell for number in part.notes}
         return [(text, number) for text, number in self._numbers.items() if number in named]
 
 
@@ -399,18 +404,31 @@ def _range(quantities: Sequence[str]) -> str:
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
+def _noted(text: str, cell: Cell | None = None) -> list[str]:
+    """Return the texts of the notes that replace a text above 40 characters; empty for a shorter one.
+
+    If `text` joins the sentences of its `cell`, each has its note.
+    """
+    if len(text) <= _LONG:
+        return []
+    return list(cell.sentences) if cell and text == "; ".join(cell.sentences) else [text]
+
+
 def _parts(cell: Cell, notes: _Notes | None) -> list[_Part]:
     """Return a cell's text and small text as parts, without empty ones.
 
-    With `notes`, a text above 40 characters is added to them, and its number to the part before it or to an empty part.
+    With `notes`, a text above 40 characters is added to them, and its numbers to the part before it or to an empty
+    part.
     """
     parts: list[_Part] = []
-    for text in filter(None, (cell.text, cell.small)):
-        if notes is None or len(text) <= _LONG:
+    for text, noted in ((cell.text, _noted(cell.text, cell)), (cell.small, _noted(cell.small))):
+        if not text:
+            continue
+        if notes is None or not noted:
             parts.append(_Part(text))
             continue
         last = parts.pop() if parts else _Part("")
-        parts.append(_Part(last.text, notes.number(text)))
+        parts.append(_Part(last.text, tuple(sorted({*last.notes, *map(notes.number, noted)}))))
     return parts
 
 
@@ -490,7 +508,7 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
     """
     if len(parts) > 1 and sum(len(part.text) for part in parts) + 2 <= most:
         separator = " " if parts[1].text.startswith(("[", "of ", "over ")) else ": "
-        return [_Part(separator.join(part.text for part in parts), parts[-1].note)]
+        return [_Part(separator.join(part.text for part in parts), parts[-1].notes)]
     lines = []
     for part in parts:
         # A number and its unit stay together.
@@ -500,15 +518,15 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
             if broken[-1] and len(broken[-1] + piece.rstrip()) > most:
                 broken.append("")
             broken[-1] += piece
-        lines += [*map(_Part, broken[:-1]), _Part(broken[-1], part.note)]
+        lines += [*map(_Part, broken[:-1]), _Part(broken[-1], part.notes)]
     return lines
 
 
 def _ems(line: _Part) -> float:
-    """Estimate the width of a line in em, the unit of the font's size, including the number of its note."""
+    """Estimate the width of a line in em, the unit of the font's size, including the numbers of its notes."""
     # LaTeX drops spaces at the end of a line.
     powers = 0.8 * len(_POWER.findall(line.text))
-    return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or "")) + powers
+    return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(line.numbers) + powers
 
 
 def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
@@ -516,7 +534,7 @@ def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
 
     `side` is l or r.
     """
-    texts = [_latex(line.text) + (f"$^{{{line.note}}}$" if line.note else "") for line in lines]
+    texts = [_latex(line.text) + (f"$^{{{line.numbers}}}$" if line.notes else "") for line in lines]
     # After a line break, LaTeX would read a bracket as the option of the break.
     texts = [f"{{[}}{text[1:]}" if text.startswith("[") and (number or not at) else text
              for number, text in enumerate(texts)]  # fmt: skip

@@ -57,13 +57,14 @@ class Number:
 class Cell:
     """A table cell: text, a second line in small type, a tone (best, valid, invalid, muted or a CSS class), a number.
 
-    Pages show the text, CSV files the number.
+    Pages show the text, CSV files the number. `sentences` are the parts of a text that LaTeX tables note one by one.
     """
 
     text: str
     small: str = ""
     tone: str = ""
     number: Number | None = None
+    sentences: Sequence[str] = ()
 
     @property
     def lines(self) -> str:
@@ -255,7 +256,7 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
             [
                 Cell(run.id),
                 Cell(word, tone=tone),
-                Cell("" if word == "valid" else _why(run)),
+                Cell("") if word == "valid" else Cell(_why(run), sentences=[it.cause for it in run.reasons]),
                 Cell(figures_text(run)),
                 *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
                 *_generator(generator),
