@@ -128,9 +128,9 @@ def test_designs_count_the_runs_of_all_factors(tmp_path):
     ],
 )
 def test_a_budget_below_the_experiment_is_a_warning(tmp_path, text, budget, words):
-    found = planned(tmp_path, globals().get(text, text), "--budget", str(budget))
-    assert f"the budget of {words}" in found["warnings"][0]
-    assert found["designs"] == []
+    plan = planned(tmp_path, globals().get(text, text), "--budget", str(budget))
+    assert f"the budget of {words}" in plan["warnings"][0]
+    assert plan["designs"] == []
 
 
 CAPACITY = """\

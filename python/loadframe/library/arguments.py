@@ -123,7 +123,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     """Replace options of the command line by parameters of a function in the errors of the block.
 
-    Lower layers name the options: `--output` becomes `output`. Options that are no parameter stay.
+    Lower layers name the options: `--output` becomes `output`. Options without a parameter stay.
     """
     parameters = {*signature.parameters, *(name for types in options_of(signature).values() for name in types)}
 

@@ -13,14 +13,9 @@ from loadframe.base.errors import BadInput
 from loadframe.library.arguments import checked, listed
 from loadframe.library.reports import save_file
 from loadframe.record import Run
-from loadframe.report.plot import COLORS, Axis, Figure, LineStyle, Panel, Trace, numbers
+from loadframe.report.plot import Figure
 from loadframe.report.plot.draw import draw
 from loadframe.yamlfile import did_you_mean
-
-#: Percentiles of a curve: dense towards the tail.
-_PERCENTS = (*range(2, 90, 4), *(90, 92, 94, 95, 96, 97, 98, 98.5, 99, 99.5, 99.7, 99.8, 99.9, 99.95, 99.99, 99.999))
-#: Smallest number of requests beyond a drawn percentile.
-_BEYOND = 10
 
 
 class Plot:
@@ -137,48 +132,15 @@ class RunPlots(_Plots):
         `operations` selects operations; BadInput for an unknown one. A curve ends where fewer than ten requests are
         slower.
         """
-        traces = list(self._curves(None if operations is None else listed(operations)))
-        return Plot(
-            Figure(
-                "percentiles",
-                # One in this many requests is slower.
-                Axis("percentile", "log", ticks=[(2.0, "p50"), *((10.0**n, _percentile_name(n)) for n in range(1, 6))]),
-                [Panel(Axis("response time, ms (log scale)", "log"))],
-                traces,
-                "Response times of the successes in the measured windows, by percentile. Each curve ends where fewer"
-                f" than {_BEYOND} requests are slower.",
-            )
-        )
+        from loadframe.report.plots.run import response_by_percentile
 
-    def _curves(self, operations: Sequence[str] | None) -> Iterator[Trace]:
-        """Yield a curve for each operation of the measured phases, or of all phases if none is measured.
-
-        x is 100 / (100 - percentile), y the response time, ms. `operations` selects operations, None all; BadInput for
-        an unknown one. Operations without response times are skipped.
-        """
-        phases = self._run.summary.measured or self._run.summary.phases
-        known = [(phase.name, name) for phase in phases for name in phase.single]
-        for name in operations or ():
-            if name not in [operation for _, operation in known]:
-                raise BadInput(f"unknown operation {name!r}", remedy=did_you_mean(name, [it for _, it in known]))
-        tags = set(self._run.histograms.tags())
-        chosen = [pair for pair in known if operations is None or pair[1] in operations]
-        shown = [pair for pair in chosen if f"{pair[0]}/{pair[1]}/response" in tags]
-        for index, (phase, operation) in enumerate(shown):
-            histogram = self._run.histograms.total(f"{phase}/{operation}/response")
-            percents = [p for p in _PERCENTS if histogram.count * (1 - p / 100) >= _BEYOND]
-            label = operation if len({phase for phase, _ in shown}) == 1 else f"{phase}: {operation}"
-            yield Trace(
-                numbers([100 / (100 - percent) for percent in percents]),
-                numbers([1e3 * (histogram.quantile(percent / 100) or 0.0) for percent in percents]),
-                label,
-                LineStyle(COLORS[index % len(COLORS)]),
-            )
-
-
-def _percentile_name(nines: int) -> str:
-    """Return the name of the percentile with this many nines: 1 is p90, 3 is p99.9."""
-    return f"p{100 - 100 / 10**nines:g}"
+        chosen = None if operations is None else listed(operations)
+        summary = self._run.summary
+        known = [operation for phase in summary.measured or summary.phases for operation in phase.single]
+        for name in chosen or ():
+            if name not in known:
+                raise BadInput(f"unknown operation {name!r}", remedy=did_you_mean(name, known))
+        return Plot(response_by_percentile(self._run, "percentiles", chosen))
 
 
 def _unknown(name: str, plots: _Plots, path: Path) -> BadInput:

@@ -263,12 +263,12 @@ def export_report(path: Path, folder: Path, formats: Sequence[ExportFormat], ban
         page, experiment = kinds.read_report(path, bands).page, read_experiment(path)
         runs, caveat = [recorded.run for recorded in experiment.runs if recorded.run], trust(experiment)
     else:
-        from loadframe.library.plots import RunPlots
+        from loadframe.report.plots.run import response_by_percentile
         from loadframe.report.run.page import run_page
 
         runs = [Run(path)]
         page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0], percentiles_of(runs[0]))
-        tail = RunPlots(runs[0]).percentiles()._figure
+        tail = response_by_percentile(runs[0], "percentiles")
         page.figures = [*page.figures, tail] if tail.traces else page.figures
     makers = {kind: store.maker for kind, store in stores().items()}
     files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats, makers)

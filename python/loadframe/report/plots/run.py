@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -393,3 +393,53 @@ def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, _Series]:
         label: (np.array([time for time, _ in of_label]), np.array([value for _, value in of_label]))
         for label, of_label in sorted(points.items())
     }
+
+
+#: Percentiles of a curve: dense towards the tail.
+_PERCENTS = (*range(2, 90, 4), *(90, 92, 94, 95, 96, 97, 98, 98.5, 99, 99.5, 99.7, 99.8, 99.9, 99.95, 99.99, 99.999))
+#: Smallest number of requests beyond a drawn percentile.
+_BEYOND = 10
+
+
+def response_by_percentile(run: Run, name: str, operations: Sequence[str] | None = None) -> Figure:
+    """Draw response times by percentile for each operation of the measured phases: the shape of the tail.
+
+    `operations` selects operations, None all. `name` is the plot's identifier.
+    """
+    return Figure(
+        name,
+        # One in this many requests is slower.
+        Axis("percentile", "log", ticks=[(2.0, "p50"), *((10.0**n, _percentile_name(n)) for n in range(1, 6))]),
+        [Panel(Axis("response time, ms (log scale)", "log"))],
+        list(_curves(run, operations)),
+        "Response times of the successes in the measured windows, by percentile. Each curve ends where fewer"
+        f" than {_BEYOND} requests are slower.",
+    )
+
+
+def _curves(run: Run, operations: Sequence[str] | None) -> Iterator[Trace]:
+    """Yield a curve for each operation of the measured phases, or of all phases if none is measured.
+
+    x is 100 / (100 - percentile), y the response time, ms. `operations` selects operations, None all.
+    Operations without response times are skipped.
+    """
+    phases = run.summary.measured or run.summary.phases
+    known = [(phase.name, name) for phase in phases for name in phase.single]
+    tags = set(run.histograms.tags())
+    chosen = [pair for pair in known if operations is None or pair[1] in operations]
+    shown = [pair for pair in chosen if f"{pair[0]}/{pair[1]}/response" in tags]
+    for index, (phase, operation) in enumerate(shown):
+        histogram = run.histograms.total(f"{phase}/{operation}/response")
+        percents = [p for p in _PERCENTS if histogram.count * (1 - p / 100) >= _BEYOND]
+        label = operation if len({phase for phase, _ in shown}) == 1 else f"{phase}: {operation}"
+        yield Trace(
+            numbers([100 / (100 - percent) for percent in percents]),
+            numbers([1e3 * (histogram.quantile(percent / 100) or 0.0) for percent in percents]),
+            label,
+            LineStyle(COLORS[index % len(COLORS)]),
+        )
+
+
+def _percentile_name(nines: int) -> str:
+    """Return the name of the percentile with this many nines: 1 is p90, 3 is p99.9."""
+    return f"p{100 - 100 / 10**nines:g}"
