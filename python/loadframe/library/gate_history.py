@@ -152,8 +152,7 @@ def history_of(
     """
     if "errors" in kinds:
         raise BadInput(
-            "change points do not support --measure errors: they use logarithms, and shares of errors are"
-            " often 0",
+            "change points do not support --measure errors: they use logarithms, and shares of errors are often 0",
             remedy="leave errors out; the gate judges them",
         )
     if (accept is None) != (reason is None):
