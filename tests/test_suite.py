@@ -151,15 +151,20 @@ def test_the_third_entry_asks_for_a_repair(project: Path, capfd: pytest.CaptureF
         assert ("fix or delete this test before other work" in out) == (entry == 3)
 
 
-def test_rust_tests_are_run_again_by_name(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """All cases of one crate in one test, so that it is compiled once."""
+def write_crate(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "Cargo.toml").write_text('[package]\nname = "it"\nedition = "2024"\n[workspace]\n')
     (project / "src").mkdir()
     (project / "src" / "lib.rs").write_text(CRATE)
     monkeypatch.setenv("CARGO_TARGET_DIR", str(project / "target"))
-    monkeypatch.setattr(suite, "CARGO", ("cargo", "test", "--offline"))
+
+
+def test_rust_tests_are_run_again_by_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All cases of one crate in one test, so that it is compiled once."""
+    write_crate(project, monkeypatch)
+    makefile = "test-rust:\n\t@cargo test --offline $(ARGUMENTS)\nlint-rust:\n"
+    (project / "Makefile").write_text(makefile)
     results = {}
     for case in ("none", "once", "never", "crash"):
         (project / "ran").unlink(missing_ok=True)
@@ -173,10 +178,10 @@ def test_rust_tests_are_run_again_by_name(
         "crash": (1, (), True),
     }
     assert "`tests::once`" in (project / "unreliable.md").read_text()
-    (project / "Makefile").write_text("lint-rust:\n\tfalse\n")
+    (project / "Makefile").write_text(f"{makefile}\tfalse\n")
     monkeypatch.setenv("CASE", "none")
     assert suite.run_rust(project) == Stage(fatal="make lint-rust failed")
-    (project / "Makefile").write_text("lint-rust:\n")
+    (project / "Makefile").write_text(makefile)
     assert suite.run_rust(project) == Stage()
     (project / "src" / "lib.rs").write_text("fn")
     assert suite.run_cargo(project).fatal
@@ -185,7 +190,26 @@ def test_rust_tests_are_run_again_by_name(
     (project / "src" / "lib.rs").write_text(CRATE)
     monkeypatch.setattr(suite, "UNTIL", 0.0)
     assert suite.run_cargo(project).fatal
-    assert "The time limit of the suite has passed. Killed: cargo test" in capfd.readouterr().out
+    assert "The time limit of the suite has passed. Killed: make --silent test-rust" in capfd.readouterr().out
+
+
+def test_rust_lints_compile_the_tests_and_deny_what_clippy_finds(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if subprocess.run(["cargo", "clippy", "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("clippy is not installed")
+    write_crate(project, monkeypatch)
+    source = project / "src" / "lib.rs"
+    subprocess.run(["rustfmt", "--edition", "2024", source], check=False)
+    subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=project, check=True)
+    (project / "Makefile").symlink_to(suite.ROOT / "Makefile")
+    assert suite.run_rust(project) == Stage()
+    assert "Compiling" not in capfd.readouterr().out
+    source.write_text(
+        f"//! One lint of clippy.\n\npub fn size(all: &Vec<u8>) -> usize {{\n    all.len()\n}}\n{source.read_text()}"
+    )
+    assert suite.run_lints("lint-rust", project).fatal
+    assert "clippy::ptr_arg" in capfd.readouterr().out.replace("-", "_")
 
 
 @pytest.mark.parametrize(
