@@ -75,6 +75,12 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
         ),
         ("    slo: {response: 1s, percentile: p98}\n", "p98", "p98"),
         ("    slo: {response: 1s, of: everybody}\n", "everybody", "everybody"),
+        ("    slo: {response: 1e-20s}\n", "can never hold: response times are at least 1 ns", "1e-20s"),
+        (
+            "    slo: {response: 1s}\n    demands: [{users: 1000000, each: 1000000/s}]\n",
+            "a demand of 1000000 users with 1e+06/s each can never hold: rates are below 1e9/s",
+            "users:",
+        ),
         ("    slo: {response: 0s}\n", "expected a number above 0", "0s"),
         ("    slo: {}\n", "'response' is missing", ""),
         ("    slo: {operations: {look: {errors: 1%}}}\n", "'look' needs a response, because the slo has none", ""),

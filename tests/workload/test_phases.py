@@ -279,6 +279,18 @@ def test_a_missed_rate_can_end_a_phase_early(load, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("condition", "what"),
+    [
+        ("metric: response_p99, above: 1h", 'no response time is above "1h"'),
+        ("metric: error_share, above: 100%", 'no share is above "100%"'),
+    ],
+)
+def test_a_condition_that_is_never_met_is_refused(load, condition, what):
+    with pytest.raises(BadInput, match=what):
+        plan(load, f"{{name: p, operation: a, rate: 9/s, duration: 1s, stop_when: [{{{condition}}}]}}")
+
+
+@pytest.mark.parametrize(
     ("condition", "above"),
     [
         ("metric: missed_share, above: 5%", 0.05),

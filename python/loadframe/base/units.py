@@ -267,6 +267,33 @@ def _not_negative(value: float, text: object) -> float:
     return value
 
 
+#: Rates are below this, 1/s.
+MOST_RATE = 1e9
+#: Shortest and longest response time that histograms hold, s.
+_LEAST_RESPONSE, _MOST_RESPONSE = 1e-9, 3600.0
+
+
+def reachable_rate(rate: float, text: object) -> float:
+    """Return a rate to reach, 1/s; BadInput, which quotes `text`, from 1e9/s on, which no store reaches."""
+    if rate >= MOST_RATE:
+        raise BadInput(f"{text} can never hold: rates are below 1e9/s", remedy="write a lower rate, such as 1000/s")
+    return rate
+
+
+def reachable_response(seconds: float, text: object) -> float:
+    """Return an upper bound on response times, s; BadInput, which quotes `text`, below 1 ns, the shortest recorded."""
+    if seconds < _LEAST_RESPONSE:
+        raise BadInput(
+            f"{text} can never hold: response times are at least 1 ns", remedy="write a longer time, such as 50ms"
+        )
+    return seconds
+
+
+def exceeds_responses(seconds: float) -> bool:
+    """Return whether every recorded response time is within a bound, s: times above 1 h are recorded as 1 h."""
+    return seconds >= _MOST_RESPONSE
+
+
 #: Seeds are unsigned 64-bit numbers.
 MOST_SEED = 2**64 - 1
 #: Experiments count up from the first seed, one for each block and trial.

@@ -18,7 +18,7 @@ from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.analyze.history import identity_of_run
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration, parse_rate
+from loadframe.base.units import exceeds_responses, parse_duration, parse_rate, reachable_rate, reachable_response
 from loadframe.library.options import require_measures, share
 
 
@@ -181,7 +181,8 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
 def parse_bound(text: str, option: str = "--bound") -> Bound:
     """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side.
 
-    The limit becomes s, 1/s or a share of requests. `option` is the argument's name for messages.
+    Also for one that always holds or never can. The limit becomes s, 1/s or a share of requests. `option` is the
+    argument's name for messages.
     """
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:
@@ -196,18 +197,19 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
             remedy=f"write {kind}{wanted}{match[3]}",
         )
     if kind in RATES:
-        limit = parse_rate(match[3])
+        limit = reachable_rate(parse_rate(match[3]), f"{option} {text!r}")
         always, remedy = limit <= 0, f"write a rate above 0, such as {kind}>=1000/s"
     elif kind == "errors":
         limit = 0.0 if re.fullmatch(r"0+(\.0*)?%?", match[3]) else share(match[3], f"{option} errors<=")
         always, remedy = limit >= 1, "write a percentage below 100%, such as errors<=1%"
     else:
         limit = parse_duration(match[3])
-        always, remedy = False, ""
+        always, remedy = exceeds_responses(limit), f"write a time below 1h, such as {kind}<=1s"
         if match[3][-1].isdigit():
             raise BadInput(
                 f"{option} {text!r} has no unit", remedy=f"write {kind}<={match[3]}ms or {kind}<={match[3]}s"
             )
+        reachable_response(limit, f"{option} {text!r}")
     if always:
         raise BadInput(f"{option} {text!r} always holds", remedy=remedy)
     return Bound(kind, limit)

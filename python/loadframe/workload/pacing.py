@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, ValidationInfo, model_validator
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration, parse_rate, parse_share
+from loadframe.base.units import MOST_RATE, exceeds_responses, parse_duration, parse_rate, parse_share
 from loadframe.workload.forms import Positive
 from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, lasting, quantity, short_json, wrong
 
@@ -33,7 +33,7 @@ class ClientLevel(Model):
 
 
 #: A rate that may be 0 within a profile.
-RateOrNone = Annotated[float, quantity(parse_rate, 1e9), Field(ge=0)]
+RateOrNone = Annotated[float, quantity(parse_rate, MOST_RATE), Field(ge=0)]
 
 
 class RateStage(Model):
@@ -112,6 +112,14 @@ def _share_bound(value: Any) -> float:
     return share
 
 
+def _response_bound(value: Any) -> float:
+    """Return a bound on response times, s, below 1 h, such as `250ms`. BadInput for other values."""
+    seconds = parse_duration(value)
+    if exceeds_responses(seconds):
+        raise BadInput(f"no response time is above {short_json(value)}", remedy="use a bound below 1h, such as 250ms")
+    return seconds
+
+
 def _number_bound(value: Any) -> float:
     """Return a bound as a number, also from a text. BadInput unless it is finite and at least 0."""
     try:
@@ -126,7 +134,7 @@ def _number_bound(value: Any) -> float:
 #: Parsers of a condition's bound, by metric.
 _BOUNDS: dict[str, Callable[[Any], float]] = {
     "error_share": _share_bound,
-    "response_p99": parse_duration,
+    "response_p99": _response_bound,
     "dropped": _number_bound,
     "missed_share": _share_bound,
 }

@@ -18,7 +18,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_duration, parse_bandwidth, parse_duration, parse_rate, parse_size
+from loadframe.base.units import (
+    MOST_RATE,
+    format_duration,
+    parse_bandwidth,
+    parse_duration,
+    parse_rate,
+    parse_size,
+    reachable_response,
+)
 from loadframe.yamlfile.compose import Document, Place, document_of, read, scalar
 
 __all__ = [
@@ -159,6 +167,18 @@ NOT_EMPTY = AfterValidator(_not_empty)
 Duration = Annotated[float, quantity(parse_duration, 1e9)]
 
 
+def _reachable_response(seconds: float) -> float:
+    """Return the bound on response times, s, unchanged; raise `wrong` for one that no response time meets."""
+    try:
+        return reachable_response(seconds, f"{seconds:g} s")
+    except BadInput as error:
+        raise wrong(error.what, error.remedy) from None
+
+
+#: Upper bound on response times, s.
+ResponseBound = Annotated[Duration, Field(gt=0), AfterValidator(_reachable_response)]
+
+
 def lasting(least: float) -> BeforeValidator:
     """Return a validator that raises `wrong` for durations below `least`, s. It returns others unchanged."""
 
@@ -176,7 +196,7 @@ def lasting(least: float) -> BeforeValidator:
 
 
 #: Events per second, written `1000/s` or as a number.
-Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
+Rate = Annotated[float, quantity(parse_rate, MOST_RATE), Field(gt=0)]
 #: Bytes per second, written `100mbit` or as a number.
 Bandwidth = Annotated[float, quantity(parse_bandwidth, 2e10), Field(gt=0)]
 #: Bytes, written `512m` or as a number.

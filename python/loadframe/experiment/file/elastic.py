@@ -10,7 +10,7 @@ from loadframe.base.units import parse_share
 from loadframe.experiment.file.factors import is_expression
 from loadframe.experiment.file.model import Count, ExperimentFile, Nodes, Phases, Written
 from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, lasting, quantity, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, ResponseBound, Scalar, lasting, quantity, wrong
 
 #: A share from 0 to 1, written `90%` or as a number.
 Share = Annotated[float, quantity(parse_share, 1e3), Field(ge=0, le=1)]
@@ -217,7 +217,7 @@ class Transition(Model):
 class Objective(Model):
     """Service level objective per second: maximum p99 of response times, s, and maximum share of failed requests."""
 
-    p99: Annotated[Duration, Field(gt=0)] | None = None
+    p99: ResponseBound | None = None
     errors: Share | None = None
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import (
     MOST_NODES,
     MOST_RANKS,
+    MOST_RATE,
     MOST_THREADS,
     parse_bandwidth,
     parse_cores,
@@ -387,10 +388,10 @@ def _positive(level: Level) -> float:
 
 
 def _rate(level: Level) -> float:
-    """Return a level such as `1000/s` in 1/s; BadInput unless it is above 0 and at most 1e9."""
+    """Return a level such as `1000/s` in 1/s; BadInput unless it is above 0 and below 1e9."""
     rate = parse_rate(_quantity(level))
-    if not 0 < rate <= 1e9:
-        raise BadInput(f"expected a rate above 0 and of at most 1e9/s, not {short_json(level)}")
+    if not 0 < rate < MOST_RATE:
+        raise BadInput(f"expected a rate above 0 and below 1e9/s, not {short_json(level)}")
     return rate
 
 

@@ -40,6 +40,7 @@ from loadframe.yamlfile import (
     Model,
     Name,
     Rate,
+    ResponseBound,
     Scalar,
     Size,
     did_you_mean,
@@ -342,7 +343,7 @@ Subject = Literal["successes", "all", "failures"]
 class OwnSlo(Model):
     """Bounds of one operation; missing keys are taken from the general SLO."""
 
-    response: Annotated[Duration, Field(gt=0)] | None = None
+    response: ResponseBound | None = None
     percentile: Percentile | None = None
     errors: Share | None = None
     of: Subject | None = None
@@ -355,7 +356,7 @@ class SloEntry(Model):
     bounds for some operations; without a general `response`, the others have no bound on response times.
     """
 
-    response: Annotated[Duration, Field(gt=0)] | None = None
+    response: ResponseBound | None = None
     percentile: Percentile = "p99"
     errors: Share = 0.01
     of: Subject = "successes"
@@ -384,7 +385,7 @@ Price = Annotated[float, Field(gt=0)]
 class PriceSlo(Model):
     """Short form of a service level objective: `p99` stands for `response`, the maximum p99 of response times, s."""
 
-    p99: Annotated[Duration, Field(gt=0)]
+    p99: ResponseBound
 
 
 def _slo_form(value: object) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, Tag, model_serializer, model_validator
+from pydantic.types import Discriminator
 
 from loadframe.analyze.capacity import RATE, USERS, Answer, Bounds, Next, Outcome, Slo, Trial, fewest, judge_run, search
 from loadframe.analyze.capacity.criteria import Judgement
 from loadframe.base.errors import BadInput
-from loadframe.base.units import counted, format_count, format_duration
+from loadframe.base.units import counted, format_count, format_duration, reachable_rate
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
@@ -20,7 +21,7 @@ from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share, SloEntry
 from loadframe.experiment.kinds.base import Kind, Stage, check_slo, spacing
 from loadframe.workload import Workload
-from loadframe.workload.pacing import Arrivals
+from loadframe.workload.pacing import Arrivals, shape
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Model, Rate, wrong
 
@@ -67,13 +68,26 @@ class SearchEntry(Model):
 class DemandEntry(Model):
     """A load for which the report computes the required nodes: users, and the request rate of each."""
 
-    users: Annotated[int, Field(ge=1)]
+    users: Annotated[int, Field(ge=1, le=10**12)]
     rate_per_user: Annotated[Rate, Field(alias="each")]
+
+    @model_validator(mode="after")
+    def _check_rate(self) -> "DemandEntry":
+        """Refuse a total rate that no store reaches."""
+        try:
+            reachable_rate(self.rate, f"a demand of {self.users} users with {self.rate_per_user:g}/s each")
+        except BadInput as error:
+            raise wrong(error.what, error.remedy, key="users") from None
+        return self
 
     @property
     def rate(self) -> float:
         """Total requests per second of all users."""
         return self.users * self.rate_per_user
+
+
+#: A rate to sustain, or users with the rate of each.
+Demand = Annotated[Annotated[Rate, Tag("level")] | Annotated[DemandEntry, Tag("levels")], Discriminator(shape)]
 
 
 class CapacityFile(ExperimentFile):
@@ -82,7 +96,7 @@ class CapacityFile(ExperimentFile):
     factors: Factors = Field(default_factory=dict)
     slo: SloEntry
     search: SearchEntry = SearchEntry()
-    demands: Annotated[tuple[Rate | DemandEntry, ...], Strict(False)] = ()
+    demands: Annotated[tuple[Demand, ...], Strict(False)] = ()
 
     @model_validator(mode="after")
     def _check_prices_of_rate(self) -> "CapacityFile":
