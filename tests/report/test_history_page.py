@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -309,7 +310,12 @@ def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monk
     assert all(gate.references.keys() == {"cpu", "disk", "network"} for gate in log.gates)
     for gate in log.gates:
         assert sorted(path.name for path in (history / gate.folder).iterdir()) == ["run-0", "run-1", "run-2"]
-    assert [point.label for point in read_history(history).points] == [commit(0)[:12], "v2"]
+    recorded = read_history(history)
+    # The same runs are one point, with both gates.
+    assert [(point.label, [gate.commit for gate in point.gates]) for point in recorded.points] == [
+        (commit(0)[:12], [commit(0), "v2"])
+    ]
+    assert "passed, then passed as v2" in Page(history_page(recorded)).text
 
 
 def test_a_gate_without_a_commit_says_how_the_history_names_its_point(tmp_path, monkeypatch):
@@ -495,6 +501,54 @@ def test_a_retried_job_is_one_point_with_the_runs_of_both_attempts(folder):
     # A later measurement of the commit is another session, as for the gate.
     _retry(folder, 5, "passed", minutes=300)
     assert len(read_history(folder, ["throughput"]).points) == NIGHTS + 1
+
+
+def test_jobs_of_a_commit_that_check_different_things_both_count(folder, tmp_path):
+    """The gate of p99 stops the commit. A gate of errors passes later, on the same runs; then the first job again."""
+
+    def gate(*criteria, outcome="passed", name=f"night-{NIGHTS - 1:02}-again"):
+        number = sum(path.name.startswith(name) for path in folder.iterdir())
+        shutil.copytree(folder / f"night-{NIGHTS - 1:02}", folder / f"{name}-{number}")
+        failed = ["range_100 p99"] if outcome == "regression" else []
+        record = GateRecord("2026-01-13T00:00:00+00:00", f"{name}-{number}", commit(NIGHTS - 1), outcome, failed)
+        add_to_gate_log(folder, replace(record, criteria=criteria))
+        return read_history(folder, ["throughput"])
+
+    before = read_history(folder, ["throughput"])
+    stopped = f"The gate stopped {commit(NIGHTS - 1)[:12]}: range_100 p99."
+    assert sentences(gate("p99 within 0.05", outcome="regression"))[-1] == stopped
+    history = gate("errors within 0.01")
+    point = history.points[-1]
+    assert (sentences(history)[-1], point.is_stopped, point.outcome) == (stopped, True, "regression")
+    assert (point.as_dict()["gate"], point.as_dict()["failed_checks"]) == ("regression", ["range_100 p99"])
+    assert "passed, then regression: range_100 p99, then passed" in Page(history_page(history)).text
+    # Copied runs are no further points and no further values.
+    assert [line.values for line in history.lines] == [line.values for line in before.lines]
+    assert [len(point.runs) for point in history.points] == [len(point.runs) for point in before.points]
+    assert not gate("p99 within 0.05").points[-1].is_stopped
+
+
+def test_copied_and_linked_runs_are_not_sessions_of_their_own(folder):
+    before = read_history(folder, ["throughput"])
+    (folder / "a-link").symlink_to(folder / "night-03", target_is_directory=True)
+    shutil.copytree(folder / "night-04", folder / "b-copy")
+    history = read_history(folder, ["throughput"])
+    assert [(point.folders, point.commit) for point in history.points] == [
+        (point.folders, point.commit) for point in before.points
+    ]
+    assert [line.values for line in history.lines] == [line.values for line in before.lines]
+    (warning,) = (warning for warning in history.warnings if warning.code == "own_copies")
+    assert warning.figures["runs"] == 4
+
+
+def test_a_gate_records_what_it_checks(tmp_path):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    for bound in ("errors<=50%", "errors<=40%", "errors<=50%"):
+        words = ("--bound", bound, "--measure", "errors", "--record", tmp_path / "history", "--commit", "v2")
+        within("gate", tmp_path / "new", *words)
+    first, second, again = read_gate_log(tmp_path / "history").gates
+    assert first.criteria == again.criteria != second.criteria
+    assert len(read_history(tmp_path / "history").points) == 1
 
 
 def test_a_regression_of_either_attempt_can_be_accepted(folder):

@@ -227,7 +227,7 @@ OTHER_SUBJECTS = Rule(
 )
 OWN_COPIES = Rule(
     "own_copies",
-    "the gate leaves out {runs:counted run} of the history, because they are copies of new runs or of each other",
+    "{runs:counted run} of the history left out: copies of new runs or of each other",
     "nothing, if a gate recorded these runs earlier (--record); otherwise delete the copies",
 )
 #: Why a series lacks a run. Longer runs have larger maxima.

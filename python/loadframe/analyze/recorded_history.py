@@ -1,11 +1,12 @@
 """The history of a folder: the measures of its runs by commit over time, with change points and accepted changes.
 
 A point is the median of the runs of one commit in one session. Each folder below the history folder has the runs of one
-gate. Gates of one commit and the same series in one session, such as those of a retried job, are one point. Change
-points are found as in the gate (`analyze.history`): all series share one chance of a false change.
+gate. Gates of one commit and the same series in one session, such as those of a retried job, are one point, as are
+gates of copied runs. Of gates with the same criteria the newest counts; gates with others are other jobs. Change points
+are found as in the gate (`analyze.history`): all series share one chance of a false change.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +29,10 @@ from loadframe.analyze.history import (
     Series,
     change_points,
     fewest_sessions,
+    identity_of_run,
     series_of,
     series_of_run,
+    without_copies,
 )
 from loadframe.analyze.sessions import reference_times, sessions_of, started
 from loadframe.base.errors import BadInput
@@ -47,6 +50,8 @@ from loadframe.record.schema import MEMBERS
 
 #: References of the machine in the order of reports.
 REFERENCES = ("cpu", "disk", "network")
+#: Outcomes of gates, the worst last.
+_WORSE = ("passed", "inconclusive", "regression")
 #: Number of folders that a warning names.
 _NAMED = 3
 _REFERENCE_CHANGE = Rule(
@@ -87,8 +92,8 @@ _MISSING_FOLDERS = Rule(
 class Point:
     """The runs of one commit in one session, in time order.
 
-    Several `folders` are attempts of a retried job. `gates` are the records of their gates, the newest last. `accepted`
-    is the user's acceptance of a change there, if there is one.
+    Several `folders` are attempts of a retried job, or jobs with other criteria. `gates` are the records of their
+    gates, the newest last. `accepted` is the user's acceptance of a change there, if there is one.
     """
 
     number: int
@@ -96,7 +101,7 @@ class Point:
     runs: tuple[RecordedRun, ...]
     gates: tuple[GateRecord, ...] = ()
     accepted: Acceptance | None = None
-    #: Whether the newest gate stopped the commit by a regression that no user accepted.
+    #: Whether the newest gate of a job stopped the commit by a regression that no user accepted.
     is_stopped: bool = False
 
     @property
@@ -110,14 +115,24 @@ class Point:
         return self.gates[-1] if self.gates else None
 
     @property
+    def newest_gates(self) -> tuple[GateRecord, ...]:
+        """The newest gate of each job, which is known by its criteria."""
+        return _newest_gates(self.gates)
+
+    @property
+    def outcome(self) -> str | None:
+        """The worst outcome of the newest gates; None without a gate."""
+        return max((gate.outcome for gate in self.newest_gates), key=_WORSE.index, default=None)
+
+    @property
     def time(self) -> str:
         """The recorded start of the first run, as text that sorts by time."""
         return started(self.runs[0])
 
     @property
     def commit(self) -> str | None:
-        """The commit that the gate recorded."""
-        return self.gate.commit if self.gate else None
+        """The commit that the first gate recorded; gates of copies can name others."""
+        return self.gates[0].commit if self.gates else None
 
     @property
     def label(self) -> str:
@@ -139,7 +154,7 @@ class Point:
         return name in {*self.folders, *(run.id for run in self.runs)} - {""}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the point for JSON: names of runs, outcome and failed checks of the gate, acceptance and references.
+        """Return the point for JSON: names of runs, outcome and failed checks of gates, acceptance and references.
 
         Commit, gate and acceptance are null if there are none.
         """
@@ -150,11 +165,16 @@ class Point:
             "folder": self.folder,
             "started": self.time,
             "runs": [run.id for run in self.runs],
-            "gate": self.gate.outcome if self.gate else None,
+            "gate": self.outcome,
             "accepted": self.accepted.reason if self.accepted else None,
-            "failed_checks": list(self.gate.failed) if self.gate else [],
+            "failed_checks": list(dict.fromkeys(name for gate in self.newest_gates for name in gate.failed)),
             "references": dict(self.references),
         }
+
+
+def _newest_gates(gates: Iterable[GateRecord]) -> tuple[GateRecord, ...]:
+    """Return the newest of the gates with each criteria; `gates` are in order of time."""
+    return tuple({tuple(gate.criteria): gate for gate in gates}.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,12 +285,17 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
         )
     log = read_gate_log(folder)
     skipped += [(f"{GATE_LOG}, line {number}", cause) for number, cause in log.damaged]
+    # Of copies, the runs of the first gate count.
+    gated = {gate.folder for gate in log.gates}
+    by_folder.sort(key=lambda it: it[0] not in gated)
     group = Group(folder.name, tuple(run for _, run in by_folder))
     folders = {id(run): name for name, run in by_folder}
-    points, unknown = _points(group.usable, folders, log)
+    copied = _copied(group.usable, folders)
+    group, copies = without_copies(group, Group("", ()))
+    points, unknown = _points(group.usable, folders, log, copied)
     series = _series(points, kinds)
     lines = _lines(points, series)
-    warnings = [*_missing_folders(folder, log), *failed_and_excluded([group]), *_reference_changes(points)]
+    warnings = [*_missing_folders(folder, log), *copies, *failed_and_excluded([group]), *_reference_changes(points)]
     warnings += _left_out(points, series)
     if unknown:
         warnings.append(_UNKNOWN_START(runs=unknown))
@@ -344,10 +369,31 @@ def _is_run(path: Path) -> bool:
     return any((path / member).is_file() for member in MEMBERS)
 
 
-def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLog) -> tuple[tuple[Point, ...], int]:
-    """Return the points in time order, and the number of runs without a known start, which are left out.
+def _copied(runs: Sequence[RecordedRun], folders: Mapping[int, str]) -> dict[str, dict[str, list[str]]]:
+    """Return, by the folder of first runs, the folders with copies of them, each with the names of these copies.
 
     `folders` has the name of each run's folder by the run's `id()`.
+    """
+    first: dict[Hashable, str] = {}
+    copied: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        folder, identity = folders[id(run)], identity_of_run(run)
+        kept = first.setdefault(identity, folder) if identity is not None else folder
+        if kept != folder:
+            copied.setdefault(kept, {}).setdefault(folder, []).append(run.id)
+    return copied
+
+
+def _points(
+    runs: Sequence[RecordedRun],
+    folders: Mapping[int, str],
+    log: GateLog,
+    copied: Mapping[str, Mapping[str, Sequence[str]]],
+) -> tuple[tuple[Point, ...], int]:
+    """Return the points in time order, and the number of runs without a known start, which are left out.
+
+    `folders` has the name of each run's folder by the run's `id()`, `copied` the copies as from `_copied`. A gate of
+    copies belongs to the point of the first runs.
     """
     by_folder: dict[tuple[int, str], list[RecordedRun]] = {}
     unknown = 0
@@ -365,9 +411,14 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
         attempts.setdefault((number, identity), []).append((folder, of_folder))
     points = []
     for number, members in enumerate(attempts.values(), start=1):
-        accepted = {folder: log.acceptance(folder, [run.id for run in of_folder]) for folder, of_folder in members}
-        of_point = tuple(gates[folder] for folder in accepted if folder in gates)
-        regressed = bool(of_point) and of_point[-1].outcome == "regression"
+        names = {folder: [run.id for run in of_folder] for folder, of_folder in members}
+        for folder in list(names):
+            for copy, of_copy in copied.get(folder, {}).items():
+                if copy in gates:
+                    names.setdefault(copy, list(of_copy))
+        accepted = {folder: log.acceptance(folder, of_folder) for folder, of_folder in names.items()}
+        # Order of the log: a gate of copies or of earlier runs can be the newest.
+        of_point = tuple(gate for name, gate in gates.items() if name in accepted)
         points.append(
             Point(
                 number,
@@ -375,7 +426,9 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
                 tuple(run for _, of_folder in members for run in of_folder),
                 of_point,
                 max(filter(None, accepted.values()), key=lambda it: it.time, default=None),
-                is_stopped=regressed and accepted[of_point[-1].folder] is None,
+                is_stopped=any(
+                    gate.outcome == "regression" and accepted[gate.folder] is None for gate in _newest_gates(of_point)
+                ),
             )
         )
     return tuple(points), unknown

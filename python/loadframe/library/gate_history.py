@@ -46,7 +46,8 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
         ) from error
     failed = [check.name for check in gate.checks if check.standing == "regression"]
     outcome = "inconclusive" if gate.standing == "undecided" else gate.standing
-    add_to_gate_log(folder, GateRecord(time.isoformat(), name, commit, outcome, failed, references(folder)))
+    speeds = references(folder)
+    add_to_gate_log(folder, GateRecord(time.isoformat(), name, commit, outcome, failed, speeds, gate.criteria))
     return folder / name
 
 

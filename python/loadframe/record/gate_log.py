@@ -22,7 +22,8 @@ class GateRecord:
     """One gate: its time (ISO 8601), the folder of its runs, their commit, its outcome, and the checks that failed.
 
     `references` are the speeds of the machine at that time: `cpu` (time of a computation, s), `disk` and `network`
-    (B/s). Some can be missing.
+    (B/s). Some can be missing. `criteria` are texts that only gates of the same job have in common: what they checked.
+    They are empty for gates of earlier versions.
     """
 
     time: str
@@ -31,6 +32,7 @@ class GateRecord:
     outcome: str
     failed: Sequence[str] = ()
     references: Mapping[str, float] = field(default_factory=dict)
+    criteria: Sequence[str] = ()
 
     def is_at(self, name: str) -> bool:
         """Return whether `name` is the folder, the commit, or the first seven or more digits of the commit."""
@@ -155,6 +157,7 @@ def _parse(line: str) -> GateRecord | Acceptance:
         _text(entry["outcome"]),
         [_text(name) for name in entry["failed"]],
         {name: _speed(speed) for name, speed in entry["references"].items()},
+        [_text(criterion) for criterion in entry.get("criteria", ())],
     )
 
 

@@ -86,7 +86,7 @@ def sentences(history: History) -> list[str]:
     A gate stops a commit by a regression that was not accepted.
     """
     stopped = [point for point in _newest(history) if point.is_stopped]
-    checks = ", ".join(dict.fromkeys(name for point in stopped if point.gate for name in point.gate.failed))
+    checks = ", ".join(dict.fromkeys(name for point in stopped for gate in point.newest_gates for name in gate.failed))
     words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopped else []
     return _of_changes(history) + words
 
@@ -191,8 +191,16 @@ def _points_table(history: History) -> Table:
 
 
 def _gate_text(point: Point) -> str:
-    """Write the outcomes of the gates at a point, each with its failed checks; a dash without a gate."""
-    outcomes = [": ".join(filter(None, (gate.outcome, ", ".join(gate.failed)))) for gate in point.gates]
+    """Write the outcomes of the gates at a point, each with its failed checks and a commit other than the point's.
+
+    A dash without a gate.
+    """
+    outcomes = []
+    for gate in point.gates:
+        outcome = (
+            gate.outcome if gate.commit == point.commit else f"{gate.outcome} as {(gate.commit or gate.folder)[:12]}"
+        )
+        outcomes.append(": ".join(filter(None, (outcome, ", ".join(gate.failed)))))
     return ", then ".join(outcomes) or "–"
 
 

@@ -206,6 +206,8 @@ class Gate:
     left_out: tuple[RecordedRun, ...] = ()
     #: The warning about runs with shifted figures.
     warned: Finding | None = None
+    #: What was checked, as texts: measures with their thresholds, bounds and watched operations.
+    criteria: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -252,12 +254,15 @@ def judge_gate(
     treatment, or if two different treatments would be compared without `across`.
     """
     _require_measured(new, watch)
+    criteria = _criteria(thresholds, kinds if baseline else (), watch)
     warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
         warnings += faulty_runs([new])
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
-        return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out, warned_runs(new.runs))
+        return Gate(
+            new.label, tuple(checks), tuple(warnings), None, False, new.left_out, warned_runs(new.runs), criteria
+        )
     if history:
         baseline, copies = without_copies(baseline, new)
         # Shares of errors are almost always 0, so they lack a level that could shift.
@@ -281,7 +286,16 @@ def judge_gate(
     warnings += comparison.warnings
     incomplete = bool(missing) or not comparison.contrasts
     left_out = (*new.left_out, *baseline.left_out)
-    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out, comparison.warned)
+    return Gate(
+        new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out, comparison.warned, criteria
+    )
+
+
+def _criteria(thresholds: Thresholds, kinds: Sequence[str], watch: Sequence[str]) -> tuple[str, ...]:
+    """Return the criteria of a gate as sorted texts; `kinds` are the measures that it compares with a baseline."""
+    compared = {f"{kind}: {thresholds.least_of(kind):g} {thresholds.catch_of(kind):g}" for kind in kinds}
+    bounds = {f"{bound.kind} within {bound.limit:g}" for bound in thresholds.bounds}
+    return tuple(sorted({*compared, *bounds, *(f"watch {name}" for name in watch)}))
 
 
 def _require_measured(new: Group, watch: Sequence[str]) -> None:
