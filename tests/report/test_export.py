@@ -95,6 +95,19 @@ def test_an_export_does_not_write_through_a_link(folder, tmp_path):
     assert (tmp_path / "record").read_text() == "kept"
 
 
+def test_an_export_does_not_mix_with_recorded_data(folder, tmp_path):
+    run = shutil.copytree(next((folder / "runs").iterdir()), tmp_path / "run")
+    history = tmp_path / "history"
+    history.mkdir()
+    (history / "gates.jsonl").touch()
+    for target in (run, folder, history):
+        before = sorted(path.name for path in target.iterdir())
+        status, _, messages = within("report", run, "--export", target, "--format", "csv")
+        assert (status, "the folder holds recorded data" in messages) == (2, True), messages
+        assert sorted(path.name for path in target.iterdir()) == before
+    assert within("report", run, "--export", run / "figures", "--format", "csv")[0] in (0, 4)
+
+
 def test_png_has_300_dots_per_inch(folder):
     target, _ = exported(folder, "png")
     content = (target / "range_100-throughput-over-nodes-1col.png").read_bytes()

@@ -10,9 +10,12 @@ from itertools import count
 from pathlib import Path
 from typing import get_args
 
+from loadframe.analyze.experiment import EXPERIMENT_FILE
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import printable
 from loadframe.record import Manifest
+from loadframe.record.gate_log import GATE_LOG
+from loadframe.record.schema import MEMBERS
 from loadframe.report import PlotFormat
 from loadframe.report.csv_table import base_value, csv_table
 from loadframe.report.page import Page
@@ -109,8 +112,15 @@ def export(
     Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
     first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for
     `bibliography`.
-    BadInput if the folder is not writable, a file in it is a link, or vl-convert is missing for PDF or PNG.
+    BadInput if the folder holds a run, an experiment or a history, or is not writable, a file in it is a link, or
+    vl-convert is missing for PDF or PNG.
     """
+    if recorded := [name for name in (*MEMBERS, EXPERIMENT_FILE, GATE_LOG) if (folder / name).exists()]:
+        raise BadInput(
+            f"the folder holds recorded data ({recorded[0]}), and an export would mix its files with them",
+            where=str(folder),
+            remedy="name another folder, such as figures",
+        )
     files = {
         f"{name}.{'tex' if kind == 'latex' else kind}": content
         for kind in formats
