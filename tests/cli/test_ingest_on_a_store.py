@@ -172,6 +172,38 @@ def test_data_is_not_replaced_if_no_sender_connects(node, stored):
     assert node.count("ads") == 2
 
 
+def test_data_is_not_replaced_by_input_without_an_event(node, stored, folder):
+    (folder / "bad.gz").write_bytes(b"no gzip")
+    (folder / "dead.ndjson").write_bytes(b"not JSON\n")
+    where = ("--replace", "--cluster", "shared", "--output", "new")
+    for words in (("bad.gz",), ("dead.ndjson",)):
+        done = loadframe("ingest", "./w.yaml", *words, *where)
+        assert (done.returncode, "no line of ads is an event" in done.stderr) == (2, True), done.stderr
+    assert node.count("ads") == 2
+
+
+@pytest.mark.parametrize("command", ["ingest", "bench"])
+def test_a_connection_without_an_event_does_not_replace_data(node, stored, folder, command):
+    port, _ = stored
+    source = f'listen: "127.0.0.1:{port}", wait: 2s, idle: 1s'
+    (folder / "w.yaml").write_text(
+        (folder / "w.yaml").read_text().replace("stdin: true", source.replace(", ", "\n    "))
+    )
+    with Running(command, "./w.yaml", "--replace", "--cluster", "shared", "--output", "new", folder=folder) as running:
+        running.wait_for("waiting for a sender to ads")
+        with connected(port) as scan:
+            scan.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert running.process.wait(120) == 2, running.stderr
+    assert "no event arrived at" in " ".join(running.stderr.split())
+    assert node.count("ads") == 2
+
+
+def test_an_ingestion_of_dead_letters_only_is_a_failure(node, folder):
+    (folder / "dead.ndjson").write_bytes(b"not JSON\n")
+    done = loadframe("ingest", "./w.yaml", "dead.ndjson", "--cluster", "shared", "--output", "run")
+    assert (done.returncode, "no event was stored" in done.stderr) == (1, True), done.stderr
+
+
 def test_daily_collections_are_not_replaced_if_no_sender_connects(node, folder):
     (folder / "e.ndjson").write_bytes(lines(bid(1), bid(2)))
     assert result("ingest", "adbids", "e.ndjson", "--cluster", "shared", "--output", "old")["documents"] == 2

@@ -1,18 +1,27 @@
 """Selection of the phase that ingests events, its handling of external events, and the files of its sources."""
 
+import bz2
+import gzip
+import os
+import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from commands import connected
 from loadframe.base.errors import BadInput
 from loadframe.experiment.runner import document_counts, ingest
 from loadframe.experiment.runner.document_counts import EventCount
-from loadframe.experiment.runner.ingest import ingest_phase, ingest_result, with_feed
+from loadframe.experiment.runner.ingest import FirstEvents, ingest_phase, ingest_result, with_feed
+from loadframe.experiment.runner.listener import Listener
 from loadframe.record.schema.figures import Latency, PartFigures, SourceFigures, StoredEvents
 from loadframe.workload import load_workload
 from loadframe.workload.sources import Feed
 from made_up_runs import operation, phase
+from own_servers import free_port
 
 WORKLOAD = """\
 workload: w
@@ -98,6 +107,130 @@ def test_spilling_follows_the_kind_of_source(tmp_path):
     assert spill(Feed(stdin=True, spill=7)) == 7
     with pytest.raises(BadInput, match="requires events from a port or standard input"):
         spill(Feed(files=(Path("/a.ndjson"),), spill=7))
+
+
+EVENT = b'{"type": "bid", "id": "a", "time": 1}\n'
+JUNK = b"no JSON\n{}\n"
+
+
+def first_events(folder, feed):
+    """Return the wait for events, and the port of a feed that listens."""
+    loaded = workload(folder)
+    return FirstEvents([with_feed(loaded.for_family("elasticsearch", 1).phase("filling"), feed, workers=None,
+                                  duration=None)], Listener())  # fmt: skip
+
+
+def zstd(content):
+    """Return the content as a file of zstd."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+def compressed(name, content):
+    ways = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstd}
+    return ways.get(Path(name).suffix, bytes)(content)
+
+
+@pytest.mark.parametrize("name", ["e.ndjson", "e.gz", "e.bz2", "e.zst"])
+def test_files_without_an_event_hold_a_drop_back(tmp_path, name):
+    (tmp_path / "empty").touch()
+    feed = Feed(files=(tmp_path / "empty", tmp_path / name))
+    for content in (b"", JUNK):
+        (tmp_path / name).write_bytes(compressed(name, content))
+        with pytest.raises(BadInput, match="no line of ads is an event"):
+            first_events(tmp_path, feed).wait()
+    (tmp_path / name).write_bytes(compressed(name, JUNK + EVENT))
+    first_events(tmp_path, feed).wait()
+
+
+def test_a_damaged_file_counts_up_to_the_damage(tmp_path):
+    whole = gzip.compress(EVENT)
+    feed = Feed(files=(tmp_path / "e.gz",))
+    (tmp_path / "e.gz").write_bytes(whole[:-6])
+    first_events(tmp_path, feed).wait()
+    (tmp_path / "e.gz").write_bytes(b"no gzip" + whole)
+    with pytest.raises(BadInput, match="no line of ads is an event"):
+        first_events(tmp_path, feed).wait()
+
+
+@pytest.fixture
+def standard_input():
+    """A function that makes a descriptor the standard input, until the test ends."""
+    before = os.dup(0)
+    yield lambda descriptor: os.dup2(descriptor, 0)
+    os.dup2(before, 0)
+    os.close(before)
+
+
+@pytest.mark.parametrize(("content", "found"), [(b"", False), (JUNK, False), (JUNK + EVENT, True), (EVENT[:-1], True)])
+@pytest.mark.parametrize("piped", [True, False])
+def test_standard_input_holds_a_drop_back_and_is_not_consumed(tmp_path, standard_input, content, found, piped):
+    if piped:
+        reading, writing = os.pipe()
+        os.write(writing, content)
+        os.close(writing)
+    else:
+        (tmp_path / "in").write_bytes(content)
+        reading = os.open(tmp_path / "in", os.O_RDONLY)
+    standard_input(reading)
+    os.close(reading)
+    first = first_events(tmp_path, Feed(stdin=True))
+    if found:
+        first.wait()
+    else:
+        with pytest.raises(BadInput, match="no line of standard input is an event"):
+            first.wait()
+    assert os.read(0, 1000) == content
+
+
+def test_an_event_that_comes_late_at_standard_input_is_awaited(tmp_path, standard_input):
+    reading, writing = os.pipe()
+    standard_input(reading)
+    os.close(reading)
+    os.write(writing, JUNK)
+    with pytest.raises(BadInput, match=r"no event at standard input within 0\.1 s"):
+        first_events(tmp_path, Feed(stdin=True, idle=0.1)).wait()
+    ended = threading.Event()
+    waiter = threading.Thread(target=lambda: (first_events(tmp_path, Feed(stdin=True)).wait(), ended.set()))
+    waiter.start()
+    os.write(writing, EVENT)
+    waiter.join(60)
+    os.close(writing)
+    assert ended.is_set()
+
+
+def test_connections_without_an_event_hold_a_drop_back(tmp_path):
+    port = free_port()
+    feed = Feed(listen=f"127.0.0.1:{port}", wait=1.0)
+    first = first_events(tmp_path, feed)
+    with pytest.raises(BadInput, match="no line arrived at"):
+        first.wait()
+
+    def scan():
+        with connected(port), connected(port) as web:
+            web.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            web.recv(1)
+
+    scanner = threading.Thread(target=scan)
+    scanner.start()
+    with pytest.raises(BadInput, match="no event arrived at"):
+        first.wait()
+    scanner.join(60)
+    sender = threading.Thread(target=lambda: ways.append(connected(port)) or ways[0].sendall(JUNK + EVENT))
+    ways: list[socket.socket] = []
+    sender.start()
+    first.wait()
+    first.close()
+    sender.join(60)
+    ways[0].close()
+    with pytest.raises(BadInput, match="--replace requires a fixed port"):
+        first_events(tmp_path, Feed(listen="127.0.0.1:0")).wait()
+
+
+def test_only_ports_that_wait_hold_back_a_workload_with_other_phases(tmp_path):
+    first_events(tmp_path, Feed(listen=f"127.0.0.1:{free_port()}")).wait(waiting=True)
 
 
 def test_standard_input_is_not_replayed(tmp_path):

@@ -26,6 +26,17 @@ def test_acknowledged_events_that_the_store_lost_are_an_error():
         ingested(unique=True, added=97).require()
 
 
+def test_an_ingestion_without_a_stored_event_is_an_error():
+    result = ingested(unique=True, added=0)
+    for figures in [
+        SourceFigures(lines=3, accepted=0, indexed=0, **more)
+        for more in ({"dead_letters": {"not JSON": 3}}, {"dropped": 3})
+    ]:
+        result._result.figures = figures
+        with pytest.raises(LoadframeError, match="no event was stored: none of 3 lines"):
+            result.require()
+
+
 def test_events_that_may_be_duplicates_are_not_an_error():
     ingested(unique=False, added=97).require()
     ingested(unique=True, added=100).require()

@@ -75,12 +75,16 @@ pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyRes
 #[pyclass(name = "HeldPort", frozen)]
 pub struct PyHeldPort(#[expect(dead_code, reason = "closes the port when dropped")] HeldPort);
 
-/// Open the port `listen` (JSON of a plan), and wait up to `seconds` until a sender connects.
+/// Open the port `listen` (JSON of a plan), and wait up to `seconds` until a connection has an event with the fields
+/// `events` (JSON of a plan) in a line of up to `longest` bytes. Over TLS, a handshake that begins suffices.
 /// The next phase with that address takes the port and its connections over. Raises PlanRefused if the port cannot be
-/// opened or no sender connects in time; ValueError for a negative or infinite number.
+/// opened, no event arrives in time, or the fields cannot be used; ValueError for a negative or infinite number.
 #[pyfunction]
-pub fn hold_port(py: Python<'_>, listen: &str, seconds: f64) -> PyResult<PyHeldPort> {
-    let listen = serde_json::from_str(listen).map_err(|e| super::refused(PlanError::new(e.to_string())))?;
+pub fn hold_port(py: Python<'_>, listen: &str, events: &str, longest: usize, seconds: f64) -> PyResult<PyHeldPort> {
+    let unread = |e: serde_json::Error| super::refused(PlanError::new(e.to_string()));
+    let listen = serde_json::from_str(listen).map_err(unread)?;
+    let events = serde_json::from_str(events).map_err(unread)?;
+    let has_event = ingest::event_finder(&events, longest).map_err(super::refused)?;
     let patience = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    py.detach(|| HeldPort::open(&listen, patience)).map(PyHeldPort).map_err(super::refused)
+    py.detach(|| HeldPort::open(&listen, patience, &has_event)).map(PyHeldPort).map_err(super::refused)
 }

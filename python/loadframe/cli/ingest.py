@@ -99,7 +99,7 @@ def ingest(
 
     Without --listen and files, the workload's own source is used. Ingestion stops at the end of the files, after --for
     or --idle, or on Ctrl-C or SIGTERM. Accepted events are then sent; another Ctrl-C drops them. The exit code is 1 if
-    no line arrived, or the store refused or lost events; lines that are not events do not change it.
+    no event was stored, or the store refused or lost events; other lines that are not events do not change it.
     """
     starting: dict[str, Any] = {
         "version": version,

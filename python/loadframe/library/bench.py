@@ -16,6 +16,7 @@ from loadframe.cluster import Cluster as LiveCluster
 from loadframe.experiment.design.estimate import resolved_seconds
 from loadframe.experiment.file.elastic import Step
 from loadframe.experiment.runner.director import Director, TriggeredStep
+from loadframe.experiment.runner.ingest import FirstEvents
 from loadframe.experiment.runner.ledger import remove_leftovers
 from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.preflight import check_load
@@ -91,15 +92,25 @@ class Bench:
                 listener=listener,
                 allow_bad=self.allow_bad,
             )
-            if not self.reuse:
-                session.create_collections(replace=self.replace or not self._exists, confirm=self.confirm)
-            listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
+            first = FirstEvents(phases, listener)
+
+            def await_event(dropped: DroppedData) -> None:
+                """Ask for confirmation of a drop, then wait for the events of files, standard input and `wait`."""
+                if self.confirm:
+                    self.confirm(dropped)
+                first.wait(waiting=True)
+
             try:
+                if not self.reuse:
+                    session.create_collections(replace=self.replace or not self._exists, confirm=await_event)
+                listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
                 session.record(self.path.parent, self.path.name, phases, Labels(), keep_interrupted=True, hook=hook)
             except KeyboardInterrupt:
                 if not self.path.exists():
                     raise
                 return False
+            finally:
+                first.close()
         return True
 
     @property

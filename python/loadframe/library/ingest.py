@@ -17,7 +17,14 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import MOST_THREADS, counted, format_count, format_duration, parse_duration, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec
-from loadframe.experiment.runner.ingest import IngestResult, documents, ingest_phase, ingest_result, with_feed
+from loadframe.experiment.runner.ingest import (
+    FirstEvents,
+    IngestResult,
+    documents,
+    ingest_phase,
+    ingest_result,
+    with_feed,
+)
 from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import DroppedData, Session
@@ -28,7 +35,7 @@ from loadframe.library.progress import Callback, listener_of
 from loadframe.library.run import Run
 from loadframe.library.tables import Answer
 from loadframe.library.workload import Value, Workload, loaded_workload
-from loadframe.load import Closing, Generator, hold_port
+from loadframe.load import Closing, Generator
 from loadframe.record import Run as RecordedRun
 from loadframe.report.run.terminal import print_verdict
 from loadframe.report.run_status import ingest_pace_text
@@ -108,7 +115,7 @@ class Ingested(Answer):
         return [*figures.trouble, *kept]
 
     def require(self) -> None:
-        """Raise LoadframeError if no line arrived, or if the store refused or lost events.
+        """Raise LoadframeError if no line arrived, if no event was stored, or if the store refused or lost events.
 
         Lines that were dead letters for another reason do not count as refused. Acknowledged events count as lost only
         if they cannot be duplicates, or in the store before the run.
@@ -133,6 +140,12 @@ class Ingested(Answer):
                 f"the store refused {counted(refused, 'event')}",
                 where=str(Path(run) / (figures.kept or "")),
                 remedy="each dead letter holds the line and the reason: correct the lines and send them again",
+            )
+        if not figures.indexed:
+            raise LoadframeError(
+                f"no event was stored: none of {counted(figures.lines, 'line')} is an event to store",
+                where=str(Path(run) / (figures.kept or "")),
+                remedy="each dead letter holds the line and the reason: correct the lines or the fields of the source",
             )
         if lost := sum(stored.missing for stored in self._result.stored if stored.unique):
             raise LoadframeError(
@@ -195,8 +208,8 @@ class Ingest:
     def carry_out(self, listener: Listener) -> IngestResult:
         """Start or attach to the cluster, record the run, count the documents in the store, and return the result.
 
-        Unless `reuse`, creates the collections and prepares data first. If a source waits for its first line, existing
-        data is dropped only once a sender has connected. An interrupt ends the source; accepted events are then sent
+        Unless `reuse`, creates the collections and prepares data first. Existing data is dropped only once
+        the source has an event. An interrupt ends the source; accepted events are then sent
         for up to 60 s. An interrupt before the ingesting phase has a record is raised.
         """
         with self._started(listener) as live:
@@ -207,22 +220,18 @@ class Ingest:
             if exists:
                 check_load(phases, live.store.driver, live.target(), self.generator, live.size)
             session = Session(live, resolved, seed=secrets.randbits(32), generator=self.generator, listener=listener)
-            waiting = {name: source for name, source in fed.sources.items() if "wait" in source}
-            ports: list[object] = []
+            first = FirstEvents([fed], listener)
 
-            def await_sender(dropped: DroppedData) -> None:
-                """Ask for confirmation of a drop, then wait for a sender at each port that waits for a first line."""
+            def await_event(dropped: DroppedData) -> None:
+                """Ask for confirmation of a drop, then wait for an event."""
                 if self.confirm:
                     self.confirm(dropped)
-                for name, source in waiting.items():
-                    listener.step(f"waiting for a sender to {name} at {source['listen']['address']}")
-                    ports.append(hold_port(fed.name, source))
+                first.wait(patience=self.duration)
 
             closing = Closing(PATIENCE, lambda: listener.remark(_CLOSING))
             try:
                 if not self.reuse:
-                    confirm = await_sender if waiting else self.confirm
-                    session.create_collections(replace=self.replace or not exists, confirm=confirm)
+                    session.create_collections(replace=self.replace or not exists, confirm=await_event)
                 session.record(
                     self.path.parent, self.path.name, phases, Labels(), keep_interrupted=True, closing=closing
                 )
@@ -232,7 +241,7 @@ class Ingest:
                 # The result counts unsent events as left over.
                 interrupts.answer()
             finally:
-                ports.clear()
+                first.close()
             stored = documents(fed, live)
         run = RecordedRun(self.path)
         last = run.summary.phases[-1]

@@ -427,14 +427,15 @@ def _unrecorded(why: str) -> GeneratorFailed:
     )
 
 
-def hold_port(phase: str, source: Mapping[str, Any]) -> object:
-    """Open the port of a source that waits, and return it once a sender has connected; the phase takes it over.
+def hold_port(phase: str, source: Mapping[str, Any], patience: float) -> object:
+    """Open the port of a source, and return it once a connection has an event; the phase takes it over.
 
-    The port closes with the returned object if no phase has taken it over. BadInput if the port cannot be opened, or if
-    no sender connects within the source's `wait`. Interruptible, as `_ask`.
+    Over TLS, a connection that begins a handshake suffices. The port closes with the returned object if no phase has
+    taken it over. BadInput if the port cannot be opened, or if no event arrives within `patience` s. Interruptible, as
+    `_ask`.
     """
-    listen, wait = json.dumps(source["listen"]), source["wait"]
-    return _ask({"phase": phase}, lambda _: _engine.hold_port(listen, wait))
+    listen, events = json.dumps(source["listen"]), json.dumps(source["events"])
+    return _ask({"phase": phase}, lambda _: _engine.hold_port(listen, events, source["longest_line"], patience))
 
 
 def validate_plan(plan: Mapping[str, Any]) -> None:

@@ -37,6 +37,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Poll interval while waiting for the first line.
 const FIRST: Duration = Duration::from_millis(5);
 
+/// Maximum number of bytes of a connection in which its first event is sought before the phase, without reading them.
+const PEEKED: usize = 1 << 20;
+
+/// First bytes of a TLS handshake: content type and major version (RFC 8446, section 5.1).
+const HANDSHAKE: &[u8] = &[22, 3];
+
 /// A listener, and the connections accepted so far.
 type Opened = (TcpListener, Vec<std::net::TcpStream>);
 
@@ -48,17 +54,27 @@ static HELD: Mutex<BTreeMap<String, Opened>> = Mutex::new(BTreeMap::new());
 pub struct HeldPort(String);
 
 impl HeldPort {
-    /// Opens a port and blocks until a sender connects, without reading or closing the connection. Fails if the port
-    /// cannot be opened, or if no sender connects within `patience`.
-    pub fn open(listen: &Listen, patience: Duration) -> Result<Self, PlanError> {
+    /// Opens a port and blocks until a connection has an event, without reading it or closing the connection.
+    /// `has_event` decides for the first bytes of a connection, up to what the kernel buffers. Over TLS, a handshake
+    /// that begins stands for an event. Fails if the port cannot be opened, or without an event within `patience`.
+    pub fn open(listen: &Listen, patience: Duration, has_event: impl Fn(&[u8]) -> bool) -> Result<Self, PlanError> {
         let mut port = Port::open(listen, 0)?;
         let end = Instant::now() + patience;
-        while port.early.is_empty() {
+        let encrypted = port.tls.is_some();
+        let mut first = vec![0; PEEKED];
+        let mut begins = |stream: &std::net::TcpStream| {
+            let Ok(count) = stream.peek(&mut first) else { return false };
+            if encrypted { first[..count].starts_with(HANDSHAKE) } else { has_event(&first[..count]) }
+        };
+        loop {
+            port.accept_early();
+            if port.early.iter().any(&mut begins) {
+                break;
+            }
             if Instant::now() >= end {
-                return Err(port.no_line(patience));
+                return Err(port.no_event(patience));
             }
             std::thread::sleep(FIRST);
-            port.accept_early();
         }
         if let Some(listener) = port.listener.take() {
             held().insert(listen.address.clone(), (listener, port.early));
@@ -200,6 +216,16 @@ impl Port {
         let (address, seconds) = (self.address, patience.as_secs_f64());
         let cause = "send lines to it, for example with nc, or increase wait";
         PlanError::new(format!("no line arrived at {address} within {seconds} s: {cause}"))
+    }
+
+    /// Returns the error for a port at which no event arrived within `patience`.
+    fn no_event(&self, patience: Duration) -> PlanError {
+        if self.early.is_empty() {
+            return self.no_line(patience);
+        }
+        let (address, seconds) = (self.address, patience.as_secs_f64());
+        let cause = "senders connected, but none of their first lines is an event";
+        PlanError::new(format!("no event arrived at {address} within {seconds} s: {cause}"))
     }
 
     /// Distributes the connections accepted so far to the reader threads; returns their number.

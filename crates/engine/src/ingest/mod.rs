@@ -44,7 +44,7 @@ use probes::Probes;
 use queue::Queue;
 use readers::Readers;
 use sampler::Sampler;
-pub use samples::{Preview, preview, samples};
+pub use samples::{Preview, event_finder, preview, samples};
 pub use source_stats::{Offered, SourceStats};
 use spill::Spill;
 use transform::Transform;
