@@ -298,6 +298,14 @@ def test_a_hard_factor_alone_does_not_include_the_effects_of_the_others():
     assert values(fit_model(replace(given, alone=True))) == {(0,): 0.2, (1,): 0.5, (2,): -0.3}
 
 
+def test_effects_of_levels_alone_without_a_run_of_the_default_are_unknown():
+    """The runs show the difference of levels 1 and 2 of the easy factor, and no effect against the default."""
+    given = split_plot([(0, 1), (0, 2), (1, 0)] * 3, [1, 3, 5, 1.1, 3.2, 5, 1.2, 3.1, 5], [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    model = fit_model(replace(given, levels=[2, 3], alone=True))
+    assert model.contrasts == ()
+    assert [fit.term for fit in model.terms] == [(1,)]
+
+
 def test_a_hard_factor_is_apart_from_an_easy_one_that_differs_between_clusters_only():
     rows = [(0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1)] * 3
     blocks = [block for block in range(3) for _ in range(4)]

@@ -246,8 +246,9 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
     if len(fits) < len(terms) and len(strata) > 1:
         across = _across(data, columns, strata[-1])
         rest, both = across.rest, _fits(across, total)
-        # The other strata have only a part of each sum of squares.
-        shares = {term: replace(fit, share=both[term].share) for term, fit in fits.items()}
+        # The other strata have only a part of each sum of squares. A term that they determine in part may be confounded
+        # with another one across clusters, and keeps its part.
+        shares = {term: replace(fit, share=both.get(term, fit).share) for term, fit in fits.items()}
         strata.insert(0, replace(across, slices={term: it for term, it in across.slices.items() if term not in fits}))
         fits = both | shares
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
