@@ -347,7 +347,24 @@ def test_reports_name_the_combination_whose_failures_make_all_effects_unknown():
     (answer, _) = lead(result, factors)
     assert "failed in every run at a 1, b 1, where settings may interact." in answer
     (cause,) = [it.cause for it in result.warnings if it.code == "failed_combination"]
-    assert cause.endswith("so the effects of a, b, c are unknown, because these settings may interact there")
+    assert cause.endswith("so effects of a, b, c are unknown, because these settings may interact there")
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_a_setting_with_one_unknown_level_is_among_those_that_failures_hide(dead):
+    runs = []
+    for block, cache, threads in itertools.product(range(1, 4), (0, 1, 2), (2, 4)):
+        rate = 100 * np.exp(0.01 * ((7 * block + 3 * cache + threads) % 5))
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = invalid(*(["node_lost"] if (cache, threads) == (dead, 4) else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict))
+        runs.append(RecordedRun(f"b{block}-{cache}-{threads}", block, {"cache": cache, "threads": threads}, made))
+    (result,) = analyse({**DESCRIPTION, "factors": {"cache": [0, 1, 2], "threads": [2, 4]}}, runs, costs=False)
+    unknown = [one.levels for one in result.responses[0].model.contrasts
+               if one.term == CACHE and effect_text(one) == "unknown"]  # fmt: skip
+    assert unknown == [(dead,)]
+    (cause,) = [it.cause for it in result.warnings if it.code == "failed_combination"]
+    assert "so effects of cache, threads are unknown" in cause
 
 
 def test_survivors_do_not_raise_the_ratios_of_combinations_without_failures():

@@ -534,11 +534,11 @@ def _unknown(response: Response, factors: Sequence[str], designed: Sequence[Reco
 def hidden_settings(response: Response, factors: Sequence[str]) -> tuple[str, ...]:
     """Return short names of the settings with unknown effects, because they may interact where all runs failed.
 
-    `factors` are the settings of the model.
+    Other levels of these settings may have known effects. `factors` are the settings of the model.
     """
-    effects = {one.term: math.isnan(one.ratio.value) for one in response.model.contrasts if len(one.term) == 1}
+    unknown = {one.term for one in response.model.contrasts if math.isnan(one.ratio.value)}
     lost = {index for term in response.model.lost for index in term}
-    return tuple(short(name) for index, name in enumerate(factors) if index in lost and effects.get((index,)))
+    return tuple(short(name) for index, name in enumerate(factors) if index in lost and (index,) in unknown)
 
 
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def _failed_combination(combination: str, failed: int, total: int, listed: str, 
     """
     rest = "it has no figures" if failed == total else "its figures come from the other runs"
     if hidden and failed == total:
-        rest += f", so the effects of {', '.join(hidden)} are unknown, because these settings may interact there"
+        rest += f", so effects of {', '.join(hidden)} are unknown, because these settings may interact there"
     return f"the store failed in {failed} of {counted(total, 'run')} at {combination} ({listed}): {rest}"
 
 
