@@ -10,8 +10,12 @@ from test_existing_clusters import Witness, carry_out
 
 from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.plans import design
-from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.design.plans import describe, design
+from loadframe.experiment.file.reader import experiment_of, load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.loop import run_experiment
+from loadframe.workload import load_workload
+from loadframe.yamlfile import read
 
 #: Requests per second that the service serves.
 LIMIT = 150
@@ -104,6 +108,34 @@ def test_a_capacity_of_another_load_is_refused(tmp_path, store):
     (tmp_path / "rest.yaml").write_text(f"parameters: {{size: 1}}\n{WORKLOAD.replace('name: ask', 'name: other')}")
     with pytest.raises(BadInput, match="other runs: it measures ask"):
         load_experiment(write(tmp_path, "share", store, text))
+    for workload, what in (
+        (f"parameters: {{size: 2}}\n{WORKLOAD}", "its parameter size is 1"),
+        (f"parameters: {{size: 1, other: 1}}\n{WORKLOAD}", "only this workload has a parameter 'other'"),
+        (WORKLOAD, "its workload has a parameter 'size'"),
+        (f"parameters: {{size: 1}}\n{WORKLOAD.replace('workload: rest', 'workload: new')}", "its workload is rest"),
+    ):
+        (tmp_path / "rest.yaml").write_text(workload)
+        with pytest.raises(BadInput, match=f"other runs: {what}"):
+            load_experiment(write(tmp_path, "share", store, text))
+
+
+@pytest.mark.store
+def test_parameters_that_no_file_sets_or_that_follow_a_factor_are_not_another_load(tmp_path, store):
+    (tmp_path / "rest.yaml").write_text(f"parameters: {{size: 1, same: '${{size}}'}}\n{WORKLOAD}")
+    given = load_workload("./rest.yaml", folder=tmp_path).with_parameters({"size": 5})
+    text = "kind: capacity\nslo: {response: 10s}\nsearch: {start: 50, factor: 8, most: 400, precision: 50%}\n"
+    found = experiment_of(read(write(tmp_path, "found", store, text)), given)
+    planned = design(found)
+    run_experiment(found, planned, ExperimentFolder(tmp_path / "found", describe(found, planned)), Witness())
+    [capacity] = read_capacities(tmp_path / "found").capacities
+    if capacity.kind is Kind.UNKNOWN:
+        pytest.skip("others use this machine so much that the generator was the limit throughout")
+    text = "kind: scale\nfactors: {FACTOR: [1, 2]}\nrate: 70 % of capacity\ncapacity: found\n"
+    path = write(tmp_path, "share", store, text.replace("FACTOR", "threads"))
+    assert experiment_of(read(path), given).capacities
+    with pytest.raises(BadInput, match="its parameter size is 5"):
+        load_experiment(path)
+    assert load_experiment(write(tmp_path, "share", store, text.replace("FACTOR", "with.size"))).capacities
 
 
 @pytest.mark.store

@@ -7,11 +7,11 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
@@ -19,7 +19,7 @@ from loadframe.cluster import Cluster, ClusterSpec, Limits, below, is_path
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
-from loadframe.experiment.file.factors import Factor, Level, is_expression, read_factors
+from loadframe.experiment.file.factors import WITH, Factor, Level, is_expression, read_factors
 from loadframe.experiment.file.model import (
     ONCE,
     REMOTE_HOSTS,
@@ -32,8 +32,12 @@ from loadframe.experiment.file.model import (
 from loadframe.experiment.kinds import Kind
 from loadframe.experiment.kinds.base import check_slo
 from loadframe.workload import Workload, load_workload
+from loadframe.workload.parameters import origins
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
+
+if TYPE_CHECKING:
+    from loadframe.analyze.experiment import RecordedExperiment
 
 #: Keys by option; other options stay.
 _KEYS = {
@@ -173,7 +177,7 @@ def _with_capacities(experiment: Experiment) -> Experiment:
         why = error.what if isinstance(error, BadInput) else "it is not of kind capacity"
         what = f"cannot read a capacity experiment in {folder}: {why}"
         raise document.error(("capacity",), what, "name the folder of a capacity experiment") from None
-    if differing := _other_load(experiment, results.folder.description):
+    if differing := _other_load(experiment, results.folder):
         what = f"{folder} has the capacity of other runs: {differing}"
         raise document.error(("capacity",), what, "name a capacity experiment with the same load and kind of store")
     rates: list[tuple[dict[str, Level], float]] = []
@@ -193,24 +197,33 @@ def _with_capacities(experiment: Experiment) -> Experiment:
     return experiment
 
 
-def _other_load(experiment: Experiment, measured: Mapping[str, Any]) -> str | None:
-    """Return how the load or store of a described capacity experiment differs outside of the factors of both."""
-    factors = {factor.name for factor in experiment.factors} | set(measured["factors"])
-    if measured["measure"] != list(experiment.measured):
-        return f"it measures {', '.join(measured['measure'])}"
-    kind, other = experiment.file.store.kind, measured["store"].get("kind")
+def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str | None:
+    """Return how the load or store of a capacity experiment differs outside of the factors of both.
+
+    Its runs record the workload: the file may have other values by now, and the library sets some without the file.
+    """
+    description = measured.description
+    factors = {factor.name for factor in experiment.factors} | set(description["factors"])
+    if description["measure"] != list(experiment.measured):
+        return f"it measures {', '.join(description['measure'])}"
+    kind, other = experiment.file.store.kind, description["store"].get("kind")
     if "store.kind" not in factors and kind and other and kind != other and not is_path(kind):
         return f"its store is {other}"
-    written = {name: value for name, value in measured["with"].items() if not is_expression(value)}
-    if unknown := [name for name in written if name not in experiment.workload.defaults]:
-        return f"its workload has a parameter {unknown[0]!r}"
-    # Both start from the defaults: with the file's own values, one that only this file sets would seem equal.
-    theirs = replace(experiment.workload, settings={}).with_parameters(written).parameters
-    for name, value in experiment.workload.parameters.items():
-        expressions = (experiment.file.with_.get(name), measured["with"].get(name))
-        varied = f"with.{name}" in factors or any(is_expression(one) for one in expressions)
-        if not varied and value != theirs[name]:
-            return f"its parameter {name} is {theirs[name]}"
+    varied = {name.removeprefix(WITH) for name in factors if name.startswith(WITH)}
+    for values in (experiment.file.with_, description["with"]):
+        varied |= {name for name, value in values.items() if is_expression(value)}
+    # A run that failed before its load records no file.
+    recorded = [run.run.raw_manifest["workload"] for run in measured.runs if run.run and run.manifest.workload.file]
+    for theirs in {repr((it["nodes"], it["parameters"])): it for it in recorded}.values():
+        if theirs["name"] != experiment.workload.name:
+            return f"its workload is {theirs['name']}"
+        filled = experiment.workload.fill(theirs["nodes"])
+        if differing := set(theirs["parameters"]) ^ set(filled.parameters):
+            whose = "its workload" if min(differing) in theirs["parameters"] else "only this workload"
+            return f"{whose} has a parameter {min(differing)!r}"
+        for name, value in theirs["parameters"].items():
+            if filled.parameters[name] != value and varied.isdisjoint(origins([name], filled.made_of)):
+                return f"its parameter {name} is {value}"
     return None
 
 
