@@ -192,7 +192,12 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     unbounded = replace(wide.estimate, ratio=Estimate(1.0, 0.0, math.inf))
     assert "too few runs" in open_reason(replace(wide, estimate=unbounded), 0.05)
     assert "do not show all failures" in open_reason(replace(wide, failed=(0, 1), missing=(0, 1)), 0.05)
-    assert "no advantage is claimed" in open_reason(replace(wide, failed=(0, 1)), 0.05)
+    better = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(1.5, 1.2, 1.8)), failed=(0, 1))
+    assert "no advantage is claimed" in open_reason(better, 0.05)
+    alike = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(1.0, 0.99, 1.01)), failed=(0, 1))
+    assert "no advantage is claimed" in open_reason(alike, 0.05)
+    # Failures do not explain what the interval leaves open without them.
+    assert open_reason(replace(wide, failed=(0, 1)), 0.05) == open_reason(wide, 0.05)
     chance = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(0.25, 0.1, 0.9)))
     assert "p, adjusted for all rows (Holm)" in open_reason(chance, 0.05)
     delayed = replace(chance, estimate=replace(chance.estimate, bounds=Stretch(0.5, 1.0), log_ratio=math.log(0.2)))

@@ -141,7 +141,8 @@ def open_reason(contrast: Contrast, least: float) -> str:
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
         return "the figures do not show all failures of the store"
-    if any(contrast.with_failures):
+    alike = 1 - least < ratio.low and ratio.high < 1 + least
+    if (contrast.is_hidden and not ratio.low < 1 < ratio.high) or (any(contrast.with_failures) and alike):
         return "the store failed in runs, so no advantage is claimed for their group"
     if min(len(contrast.first), len(contrast.second)) < 2:
         return "a single run does not show the run-to-run variance"
