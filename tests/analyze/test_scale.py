@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from loadframe._engine import HistogramLog
 from loadframe.analyze.compare import Group, compare, read_runs
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale import warnings
@@ -22,7 +23,7 @@ from loadframe.record.schema.figures import Latency
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
 from made_up_runs import MadeUp, operation, phase, summary
-from simulated import Truth, add_samples, write_experiment, write_run
+from simulated import Truth, add_samples, write_experiment, write_histograms, write_run
 
 TRUTH = Truth(noise=0.01)
 
@@ -95,6 +96,19 @@ def test_requests_without_success_are_in_flight_until_they_end():
     some = operation(90.0, service=times(0.01, 900), response=times(0.01, 900), all=times(1.009, 1000))
     # 100 of the 1000 requests of 10 s took 10 s each.
     assert in_flight(some=some) == pytest.approx(90 * 0.01 + 100 * 10.0 / 10)
+
+
+def test_waits_after_the_measured_window_are_not_in_flight_in_it(tmp_path):
+    # Four of the eight clients wait from the eighth second of the 10 s on, and 30 s beyond the end.
+    some = operation(600.0, service=times(0.01, 6000), response=times(0.01, 6000),
+                     all=times((6000 * 0.01 + 4 * 32) / 6004, 6004), in_flight_at_end=4)  # fmt: skip
+    made = MadeUp(summary(phase("mixed", {"some": some}, clients=8, duration=10.0)))
+    write_histograms(tmp_path / "x.hlog", {41: [32.0] * 4})
+    text = (tmp_path / "x.hlog").read_text().replace("Tag=x,41.000", "Tag=mixed/some/abandoned,41.500")
+    (tmp_path / "x.hlog").write_text(text)
+    made.__dict__["histograms"] = HistogramLog(tmp_path / "x.hlog")
+    (point,) = points([RecordedRun("r", 1, {}, made)], "mixed", "some")
+    assert point.in_flight == pytest.approx(600 * 0.01 + 4 * 2 / 10)
 
 
 def test_without_a_service_time_the_requests_in_flight_are_unknown():

@@ -261,9 +261,9 @@ class RecordedRun:
         """
         assert self.run is not None
         codes = codes_about(self.reasons, phase.name, [entry.name for entry in self.run.summary.phases])
-        return Evidence(phase, self.run.summary.generator, codes, self._histograms)
+        return Evidence(phase, self.run.summary.generator, codes, self.histograms)
 
-    def _histograms(self) -> "HistogramLog | None":
+    def histograms(self) -> "HistogramLog | None":
         """Return the run's histograms; None if they are lost (bounds then rest on the summary)."""
         try:
             return self.run.histograms if self.run else None

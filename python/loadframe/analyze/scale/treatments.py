@@ -179,7 +179,8 @@ def points(
 def _in_flight(run: RecordedRun, entry: PhaseSummary) -> float | None:
     """Return the mean number of requests in the cluster by Little's law, or None if a service time is unknown.
 
-    It is the sum over operations, without aggregates of several. Requests without success count from their due time.
+    It is the sum over operations, without aggregates of several. Requests without success count from their due time
+    until they end, at most until the end of the measured window.
     """
     total = 0.0
     for name, operation in entry.single.items():
@@ -190,8 +191,21 @@ def _in_flight(run: RecordedRun, entry: PhaseSummary) -> float | None:
             total += operation.throughput * (service.value or 0.0)
         if every and entry.duration:
             others = every.count * (every.mean or 0.0) - response.count * (response.mean or 0.0)
-            total += max(others, 0.0) / entry.duration
+            late = _after_window(run, entry, name) if others > 0 else 0.0
+            total += max(others - late, 0.0) / entry.duration
     return total
+
+
+def _after_window(run: RecordedRun, entry: PhaseSummary, operation: str) -> float:
+    """Return how long requests without success waited after the measured window, s in total; 0 without histograms.
+
+    At the end of a phase, clients wait up to 30 s for answers.
+    """
+    log, end = run.histograms(), entry.begin + entry.duration
+    tags = {f"{entry.name}/{operation}/{kind}" for kind in ("failure", "abandoned")} & {*(log.tags() if log else ())}
+    # All of them were due in the window.
+    seconds = [second for tag in tags for second in log.seconds(tag)] if log else []
+    return sum(histogram.count * max(time - end, 0.0) for time, histogram in seconds)
 
 
 def largest_failed_share(run: RecordedRun, phase: str) -> float:
