@@ -52,21 +52,27 @@ def rank(
     `combinations` (numbers), `blocks` and `logs` have one entry per run. `logs` are logarithms of the response;
     `higher` says whether more is better. `effects` are the columns of the significant terms, with a row for each
     combination by its number; values shrink towards their prediction. `results` is the number of such rankings in the
-    report. The runs of the combinations `failed` are those that survived, and look too good, so these combinations are
-    neither shrunk nor part of the common mean. Without significant terms, the probabilities account for the choice
-    among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
+    report. The runs of the combinations `failed` are those that survived. They look too good and too much alike, so
+    these combinations are neither shrunk nor part of the common mean. The variance and the effects of blocks come from
+    the others, if these have the degrees of freedom. Without significant terms, the probabilities account for the
+    choice among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
         return []
     labels = numbered(blocks)
+    sound = ~np.isin(numbers, list(failed))
+    if set(labels[sound]) < set(labels) or _freedom(numbers[sound], labels) <= 0:
+        sound = np.ones(len(numbers), dtype=bool)
     adjusted = logs
     if labels.max():
-        adjusted = logs - additive_effects(numbered(numbers.tolist()), labels, logs).effects[labels]
+        additive = additive_effects(numbered(numbers[sound].tolist()), labels[sound], logs[sound])
+        adjusted = logs - additive.effects[labels]
     distinct = sorted(set(numbers.tolist()))
     groups = [adjusted[numbers == number] for number in distinct]
-    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    freedom = len(logs) - len(distinct) - int(labels.max())
+    shown = [adjusted[sound & (numbers == number)] for number in sorted(set(numbers[sound].tolist()))]
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in shown)
+    freedom = _freedom(numbers[sound], labels)
     variance = squares / freedom if freedom > 0 else math.inf
     means = np.array([group.mean() for group in groups])
     noise = variance / np.array([float(len(group)) for group in groups])
@@ -89,6 +95,11 @@ def rank(
             better = min(better, max(chance, 0.5))
         standings.append(RankedCombination(number, len(groups[index]), ratio, math.exp(measured), better))
     return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
+
+
+def _freedom(numbers: Numbers, labels: Numbers) -> int:
+    """Return the degrees of freedom of the variance of runs of these combinations, in as many blocks as labels have."""
+    return len(numbers) - len(set(numbers.tolist())) - int(labels.max())
 
 
 def _independent(effects: Array) -> Array | None:
