@@ -124,9 +124,10 @@ def test_parameters_that_no_file_sets_or_that_follow_a_factor_are_not_another_lo
     (tmp_path / "rest.yaml").write_text(f"parameters: {{size: 1, same: '${{size}}'}}\n{WORKLOAD}")
     given = load_workload("./rest.yaml", folder=tmp_path).with_parameters({"size": 5})
     text = "kind: capacity\nslo: {response: 10s}\nsearch: {start: 50, factor: 8, most: 400, precision: 50%}\n"
-    found = experiment_of(read(write(tmp_path, "found", store, text)), given)
-    planned = design(found)
-    run_experiment(found, planned, ExperimentFolder(tmp_path / "found", describe(found, planned)), Witness())
+    experiment = experiment_of(read(write(tmp_path, "found", store, text)), given)
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "found", describe(experiment, planned))
+    run_experiment(experiment, planned, folder, Witness())
     [capacity] = read_capacities(tmp_path / "found").capacities
     if capacity.kind is Kind.UNKNOWN:
         pytest.skip("others use this machine so much that the generator was the limit throughout")
