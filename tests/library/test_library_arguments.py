@@ -198,7 +198,7 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("gate", {"baseline": "new"}, "new: the new runs and baseline are the same folder"),
         ("gate", {"watch": "zz"}, "watch zz: no run of new measured this operation"),
         ("gate", {"least": {"p90": 0.1}}, "least names p90, which is not in measures\n  add it to measures"),
-        ("history", {"measures": "errors"}, "measures errors has no history"),
+        ("history", {"measures": "errors"}, "change points do not support measures errors: "),
         ("run", {"output": "e"}, "e: the folder holds an experiment with a different"),
     ],
 )
