@@ -8,6 +8,7 @@ import pytest
 from recorded_examples import WORKLOAD
 
 import loadframe
+from loadframe.base.errors import before_start
 from loadframe.library.arguments import checked
 from simulated import Truth, write_experiment, write_run
 
@@ -228,14 +229,38 @@ def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
 def test_a_command_in_a_message_keeps_its_options():
     @checked
     def call(output, *, aws_service=None):
-        raise loadframe.StoreFailed(
-            "--aws-service es-2 and --store", where="--output", remedy="try `loadframe run --output x`"
+        raise loadframe.BadInput(
+            "--aws-service es-2 and --store",
+            where="--output",
+            remedy="try `loadframe run --output x` or `srun --output`",
         )
 
-    with pytest.raises(loadframe.StoreFailed) as caught:
+    with pytest.raises(loadframe.BadInput) as caught:
         call("x")
-    assert str(caught.value) == "output: aws_service es-2 and --store\n  try `loadframe run --output x`"
+    assert str(caught.value) == (
+        "output: aws_service es-2 and --store\n  try `loadframe run --output x` or `srun --output`"
+    )
     assert caught.value.args == ("aws_service es-2 and --store",)
+
+
+def test_words_of_a_store_or_a_program_keep_their_options(tmp_path):
+    @checked
+    def call(answer, *, host=None):
+        with before_start():
+            raise answer
+
+    words = "node-1 exited; the end of its log:\n    unrecognized arguments: --host 127.0.0.1"
+    for answer in (loadframe.StoreFailed(words, remedy="give --host"), loadframe.BadInput("it said '--host' 1")):
+        with pytest.raises(loadframe.BadInput) as caught:
+            call(answer)
+        assert caught.value.what == answer.what
+        assert caught.value.remedy in {"give host", None}
+    server = tmp_path / "redis-server"
+    server.write_text('#!/bin/sh\necho "unknown option --version"\n')
+    server.chmod(0o755)
+    with pytest.raises(loadframe.BadInput) as caught, loadframe.Cluster("redis", home=str(tmp_path)):
+        pass
+    assert caught.value.what == 'it does not print its version: "unknown option --version"'
 
 
 def test_a_cluster_that_cannot_start_names_its_arguments(monkeypatch):

@@ -96,7 +96,7 @@ def test_a_program_tells_its_version_wherever_it_is_in_the_folder(tmp_path, plac
 
 def test_a_program_that_does_not_run_here_is_quoted(tmp_path):
     script(tmp_path / "redis-server", "echo 'libssl.so.1: cannot open shared object file' >&2; exit 127")
-    with pytest.raises(BadInput, match=r"does not print its version: libssl\.so\.1: cannot open"):
+    with pytest.raises(BadInput, match=r'does not print its version: "libssl\.so\.1: cannot open'):
         find("redis").installation(tmp_path)
     (tmp_path / "redis-server").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(BadInput, match="cannot run it"):

@@ -43,8 +43,8 @@ _OPTIONS = {
     "--set": "parameters",
     "--store-set": "settings",
 }
-#: An option in a message, or a quoted command, whose options stay.
-_OPTION = re.compile(r"`loadframe [^`]*`|(?<![\w-])--[a-z][a-z-]*[a-z]")
+#: An option in a message, or a quotation, whose options stay.
+_OPTION = re.compile(r"""`[^`]*`|"[^"]*"|(?<![\w'-])--[a-z][a-z-]*[a-z]""")
 
 
 def listed(words: _Word | Iterable[_Word]) -> list[_Word]:
@@ -123,7 +123,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     """Replace options of the command line by parameters of a function in the errors of the block.
 
-    Lower layers name the options: `--output` becomes `output`. Options without a parameter stay.
+    Lower layers name the options: `--output` becomes `output`. Options without a parameter stay, and so do the words of
+    a store or another program: those in quotes, and what failed at run time.
     """
     parameters = {*signature.parameters, *(name for types in options_of(signature).values() for name in types)}
 
@@ -135,9 +136,12 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     try:
         yield
     except LoadframeError as error:
-        error.what = _OPTION.sub(named, error.what)
+        # `before_start` raises such failures as BadInput.
+        failures = [it for it in (error, error.__cause__) if isinstance(it, LoadframeError)]
+        if all(isinstance(failure, BadInput) for failure in failures):
+            error.what = _OPTION.sub(named, error.what)
+            error.args = (error.what,)
         error.where, error.remedy = (text and _OPTION.sub(named, text) for text in (error.where, error.remedy))
-        error.args = (error.what,)
         raise
 
 

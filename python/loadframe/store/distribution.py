@@ -204,8 +204,9 @@ def program_version(path: Path, pattern: str, *arguments: str) -> str:
         ) from error
     if (match := re.search(pattern, done.stdout)) is None:
         shown = (done.stderr or done.stdout).strip().splitlines()
+        words = f': "{shown[0]}"' if shown else ""
         raise BadInput(
-            f"it does not print its version{': ' + shown[0] if shown else ''}",
+            f"it does not print its version{words}",
             where=str(path),
             remedy="check that it runs on this machine, or give another installation with --home",
         )
