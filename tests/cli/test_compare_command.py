@@ -34,6 +34,12 @@ def test_json_has_every_contrast(results):
     assert document["groups"][0] == {"group": "old", "runs": [f"r{n}" for n in range(5)], "left_out": []}
 
 
+def test_percentages_above_100_are_accepted(results):
+    places = ("compare", results / "old", results / "slow", "--measure", "throughput")
+    assert result(*places)["contrasts"][0]["outcome"] == "worse"
+    assert result(*places, "--least", "150%", "--session-spread", "120%")["contrasts"][0]["outcome"] == "alike"
+
+
 def test_unknown_ends_of_intervals_are_null(results):
     places = ("compare", results / "old/r0", results / "slow/r0")
     contrasts = result(*places, "--measure", "throughput,p50,errors")["contrasts"]
@@ -90,6 +96,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old", "slow", "--least", "nan"], "is not a share"),
         (["old", "slow", "--least", "5"], "write a percentage such as 5%"),
         (["old", "slow", "--least", "20000%"], "--least must be above 0% and below 10000%; got 20000%"),
+        (["old", "slow", "--session-spread", "5"], "--session-spread must be at most 1 without a percent sign; got 5"),
         (["old", "slow", "--least", "inf"], "--least must be above 0% and below 10000%; got inf"),
         (["old", "slow", "--level", "2"], "--level must be above 0 and below 1"),
     ],

@@ -46,14 +46,15 @@ def compare(
 ) -> None:
     """Compare runs: ratios with intervals, and whether they exceed run-to-run variance."""
     kinds = measure_kinds(measure)
-    smallest = share(least, "--least")
+    for name, text in (("--least", least), ("--session-spread", session_spread)):
+        share(text, name)
     require_level(level)
 
     # This import takes a second. Help and usage errors do not need it.
     from loadframe.library.actions import compare as compare_runs
 
-    spread = share(session_spread, "--session-spread")
-    comparison = compare_runs(*groups, measures=kinds, least=smallest, level=level, session_spread=spread)
+    # Percentages above 100 are valid as text only.
+    comparison = compare_runs(*groups, measures=kinds, least=least, level=level, session_spread=session_spread)
     if output:
         tell(f"report: {comparison.report().save(output)}")
     if as_json:
