@@ -135,6 +135,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--baseline", "old", "--least", "throughput=100%"], "--least 100% never stops throughput"),
         (["--baseline", "old", "--catch", "500%"], "--catch 500% never stops throughput"),
         (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
+        (["--baseline", "old", "--record", "history", "--commit", ""], "--commit is an empty text"),
     ],
 )
 def test_typing_errors_are_reported_with_status_2(results, monkeypatch, words, said):

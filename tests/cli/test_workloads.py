@@ -63,6 +63,12 @@ def test_an_unknown_workload_is_bad_input_with_the_nearest():
     )
 
 
+def test_an_empty_name_is_an_unknown_workload():
+    done = loadframe("workloads", "")
+    assert done.returncode == 2
+    assert done.stderr.startswith("loadframe: unknown workload ''\n")
+
+
 def test_a_broken_file_is_bad_input_with_its_place(tmp_path):
     path = tmp_path / "w.yaml"
     path.write_text("workload: w\noperatoins: {}\nphases: []\n")

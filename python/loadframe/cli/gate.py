@@ -99,6 +99,8 @@ def gate(
     kinds = measure_kinds(measure)
     if commit is not None and record is None:
         raise BadInput("--commit requires --record", remedy="add --record FOLDER, or leave --commit out")
+    if commit == "":
+        raise BadInput("--commit is an empty text", remedy="give a commit, or leave --commit out")
 
     from loadframe.analyze.gate import Thresholds
     from loadframe.library.answers import Gate

@@ -28,9 +28,11 @@ def workloads(
 ) -> None:
     """List the built-in workloads, or show the parameters, operations and phases of one."""
     from loadframe.library import workload
+    from loadframe.workload import load_workload
 
     if name is not None:
-        outline = workload.Workload.load(name).outline()
+        # Errors of Workload.load name the parameters of that function.
+        outline = workload.Outline(load_workload(name))
         if as_json:
             print_json(outline.as_dict())
         else:
