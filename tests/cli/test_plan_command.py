@@ -117,6 +117,11 @@ def test_designs_count_the_runs_of_all_factors(tmp_path):
         " of them."
     ]
     assert two["warnings"] == []
+    tied = planned(tmp_path, FILE.replace("[1, 2, 4]}", "[1, 2, 4], clients: ['${4 * nodes}']}"), "--budget", "9")
+    assert tied["designs"][0]["runs"] == 3
+    assert tied["sentences"] == []
+    mixed = planned(tmp_path, FILE.replace("[1, 2, 4]}", "[1, 2, 4], clients: [8, '${4 * nodes}']}"))
+    assert "Each size has up to 2 runs in each repetition" in mixed["sentences"][0]
 
 
 @pytest.mark.parametrize(

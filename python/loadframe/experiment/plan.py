@@ -4,7 +4,7 @@ The figures are simulated (`loadframe.simulate`) with a scaling law that is assu
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,9 +86,12 @@ class Question:
 
     @property
     def others(self) -> int:
-        """Number of combinations of the levels of other factors than that of the curve, which each size repeats."""
-        treatments = [run["treatment"].items() for run in self.description["design"]]
-        return len({repr(sorted((name, at) for name, at in items if name != self.over)) for items in treatments}) or 1
+        """Number of treatments of a size: combinations of the levels of other factors than that of the curve.
+
+        If expressions give the sizes different numbers, this is the largest.
+        """
+        treatments = {repr(sorted(run["treatment"].items())): run["treatment"] for run in self.description["design"]}
+        return max(Counter(repr(at.get(self.over)) for at in treatments.values()).values(), default=1)
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,10 @@ def _other_factors(question: Question) -> list[str]:
     if not question.over or question.others == 1:
         return []
     names = [name for name, at in question.description["factors"].items() if name != question.over and len(at) > 1]
+    same = len(question.sizes) * question.others * question.repetitions == len(question.description["design"])
     return [
-        f"The curve is over {question.over}. Each size has {question.others} runs in each repetition, for the levels of"
-        f" {' and '.join(names)}; a curve uses one of them."
+        f"The curve is over {question.over}. Each size has {'' if same else 'up to '}{question.others} runs in each"
+        f" repetition, for the levels of {' and '.join(names)}; a curve uses one of them."
     ]
 
 
