@@ -7,6 +7,7 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recorded_examples import TAIL, WORKLOAD
@@ -139,6 +140,17 @@ def test_a_calibration_keeps_the_figures_and_doubts_of_other_machines():
     assert document["machines"]["node2"]["doubt"] == other.doubt
     assert [words for words in both.warnings if words.startswith("node2: Verdicts do not use these figures")]
     assert "\nnode2\n" in str(both)
+
+
+def test_figures_are_stored_if_another_machine_fails(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
+    figures = calibrate.Calibration.now({}, quick=True, waited_share=0.0)
+    monkeypatch.setattr(calibrate, "calibrate", lambda *_, **named: figures)
+    failed = SimpleNamespace(receive=lambda: b"", status=lambda: 1, words=lambda: "no space left")
+    monkeypatch.setattr("loadframe.library.calibrate._start_elsewhere", lambda quick: {"node2": failed})
+    with pytest.raises(loadframe.LoadframeError, match="node2: calibration failed: no space left"):
+        loadframe.calibrate(quick=True)
+    assert len(list((tmp_path / "calibration").iterdir())) == 1
 
 
 @pytest.mark.store

@@ -171,8 +171,11 @@ def calibrate(
 
     elsewhere = _start_elsewhere(quick) if chosen == known else {}
     calibration = measuring.calibrate(chosen, quick=quick, tell=tell)
-    machines = {machine: _finished(machine, program) for machine, program in elsewhere.items()}
-    return Calibration(calibration, calibration.save(folders.cache()) if chosen == known else None, machines)
+    # Another machine may fail.
+    stored = calibration.save(folders.cache()) if chosen == known else None
+    return Calibration(
+        calibration, stored, {machine: _finished(machine, program) for machine, program in elsewhere.items()}
+    )
 
 
 def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
