@@ -229,6 +229,7 @@ def test_the_answer_and_the_software_can_be_quoted(folder):
         ("2 nodes: 90 requests/s. But a trial at 80 failed.", "2 nodes: 90 requests/s; but a trial at 80 failed"),
         ("A grew 1.5 times. Gustafson's law fits.", "A grew 1.5 times; Gustafson's law fits"),
         ("opensearch 3.8.0 is faster.", "opensearch 3.8.0 is faster"),
+        ("All passed. 3 attempts failed. redis is faster.", "All passed; 3 attempts failed; redis is faster"),
     ],
 )
 def test_the_first_line_of_the_answer_is_one_sentence_with_all_reservations(tmp_path, claim, quoted):

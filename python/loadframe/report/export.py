@@ -65,8 +65,8 @@ _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 _BREAK = re.compile(r"(?<=[_/=])(?=\w)|(?<=[^\W\d]\.)(?=\w)")
 #: A number with an exponent, such as 9e-08.
 _POWER = re.compile(r"(?<![\w.-])(\d(?:\.\d+)?)e\+?(-?)0*(?=\d)(\d+)(?![\w.-])")
-#: The end of a sentence before another one, and names that keep their capital within a sentence.
-_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
+#: The end of a sentence before another one, which may begin with a number or a name, and names that keep their capital.
+_SENTENCE_END = re.compile(r"\.\s+(?=\S)")
 _NAMES = ("Loadframe",)
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
