@@ -522,7 +522,7 @@ def test_jobs_of_a_commit_that_check_different_things_both_count(folder, tmp_pat
     assert (sentences(history)[-1], point.is_stopped, point.outcome) == (stopped, True, "regression")
     assert (point.as_dict()["gate"], point.as_dict()["failed_checks"]) == ("regression", ["range_100 p99"])
     assert "passed, then regression: range_100 p99, then passed" in Page(history_page(history)).text
-    # Copied runs are no further points and no further values.
+    # Copied runs add neither points nor values.
     assert [line.values for line in history.lines] == [line.values for line in before.lines]
     assert [len(point.runs) for point in history.points] == [len(point.runs) for point in before.points]
     assert not gate("p99 within 0.05").points[-1].is_stopped
