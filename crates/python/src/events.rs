@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loadframe_engine::ingest::{self, HeldPort, Preview};
+use loadframe_engine::ingest::{self, FirstEvent, Preview};
 use loadframe_engine::pacing::profile::Profile;
 use loadframe_engine::pacing::schedule::Stride;
 use loadframe_engine::plan::{Level, PlanError};
@@ -71,20 +71,30 @@ pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyRes
     Ok(previews.into_iter().map(outcome).collect())
 }
 
-/// A port opened before its phase. It closes with this object, unless a phase has taken it over.
-#[pyclass(name = "HeldPort", frozen)]
-pub struct PyHeldPort(#[expect(dead_code, reason = "closes the port when dropped")] HeldPort);
+/// The search for the first event of the source `source` (JSON of a plan), which its phase reads again. The object
+/// keeps a port open until the phase takes it over. Raises PlanRefused for fields that cannot be used.
+#[pyclass(name = "FirstEvent", frozen)]
+pub struct PyFirstEvent(FirstEvent);
 
-/// Open the port `listen` (JSON of a plan), and wait up to `seconds` until a connection has an event with the fields
-/// `events` (JSON of a plan) in a line of up to `longest` bytes. Over TLS, a handshake that begins suffices.
-/// The next phase with that address takes the port and its connections over. Raises PlanRefused if the port cannot be
-/// opened, no event arrives in time, or the fields cannot be used; ValueError for a negative or infinite number.
-#[pyfunction]
-pub fn hold_port(py: Python<'_>, listen: &str, events: &str, longest: usize, seconds: f64) -> PyResult<PyHeldPort> {
-    let unread = |e: serde_json::Error| super::refused(PlanError::new(e.to_string()));
-    let listen = serde_json::from_str(listen).map_err(unread)?;
-    let events = serde_json::from_str(events).map_err(unread)?;
-    let has_event = ingest::event_finder(&events, longest).map_err(super::refused)?;
-    let patience = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    py.detach(|| HeldPort::open(&listen, patience, &has_event)).map(PyHeldPort).map_err(super::refused)
+#[pymethods]
+impl PyFirstEvent {
+    /// Create the search; opens nothing yet.
+    #[new]
+    fn new(source: &str) -> PyResult<Self> {
+        let source = serde_json::from_str(source).map_err(|e| super::refused(PlanError::new(e.to_string())))?;
+        FirstEvent::new(source).map(Self).map_err(super::refused)
+    }
+
+    /// Wait up to `seconds` until the source has an event. Over TLS, a handshake that begins suffices.
+    /// Raises PlanRefused if the source ends without one, none arrives in time, or the port cannot be opened;
+    /// ValueError for a negative or infinite number.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let patience = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        py.detach(|| self.0.wait(patience)).map_err(super::refused)
+    }
+
+    /// End `wait` in another thread soon, with an error.
+    fn stop(&self) {
+        self.0.stop();
+    }
 }

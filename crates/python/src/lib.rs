@@ -440,7 +440,6 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_rank, module)?)?;
     module.add_function(wrap_pyfunction!(events::generate_events, module)?)?;
     module.add_function(wrap_pyfunction!(events::preview_lines, module)?)?;
-    module.add_function(wrap_pyfunction!(events::hold_port, module)?)?;
     module.add_function(wrap_pyfunction!(authority::make_authority, module)?)?;
     module.add_function(wrap_pyfunction!(authority::issue_certificate, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::add, module)?)?;
@@ -458,7 +457,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyHistogram>()?;
     module.add_class::<PyNullServer>()?;
     module.add_class::<signer::PySigner>()?;
-    module.add_class::<events::PyHeldPort>()?;
+    module.add_class::<events::PyFirstEvent>()?;
     module.add("StartFailed", module.py().get_type::<StartFailed>())?;
     module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
     module.add("TargetRefused", module.py().get_type::<TargetRefused>())?;

@@ -427,15 +427,35 @@ def _unrecorded(why: str) -> GeneratorFailed:
     )
 
 
-def hold_port(phase: str, source: Mapping[str, Any], patience: float) -> object:
-    """Open the port of a source, and return it once a connection has an event; the phase takes it over.
+class FirstEvent:
+    """Search for the first event of a source before its phase, which reads all lines again.
 
-    Over TLS, a connection that begins a handshake suffices. The port closes with the returned object if no phase has
-    taken it over. BadInput if the port cannot be opened, or if no event arrives within `patience` s. Interruptible, as
-    `_ask`.
+    A port that it opens closes with the object, unless the phase has taken it over. BadInput for unusable fields.
     """
-    listen, events = json.dumps(source["listen"]), json.dumps(source["events"])
-    return _ask({"phase": phase}, lambda _: _engine.hold_port(listen, events, source["longest_line"], patience))
+
+    def __init__(self, phase: str, source: Mapping[str, Any]) -> None:
+        """Create the search for a source in the format of plans; `phase` is for messages. Opens nothing yet."""
+        self._plan = {"phase": phase}
+        self._search = _ask(self._plan, lambda _: _engine.FirstEvent(json.dumps(source)))
+
+    def wait(self, patience: float) -> None:
+        """Return once the source has an event; over TLS, once a connection begins a handshake.
+
+        BadInput if the source ends without an event, none arrives within `patience` s, or the port cannot be opened.
+        Interruptible, as `_ask`; call `stop` then.
+        """
+        try:
+            _ask(self._plan, lambda _: self._search.wait(patience))
+        except BadInput as error:
+            remedy = (
+                "nothing was dropped: check the source, and its lines with"
+                " `loadframe check WORKLOAD --offline --lines FILE`"
+            )
+            raise BadInput(error.what, where=error.where, remedy=remedy) from None
+
+    def stop(self) -> None:
+        """End a `wait` that was interrupted."""
+        self._search.stop()
 
 
 def validate_plan(plan: Mapping[str, Any]) -> None:

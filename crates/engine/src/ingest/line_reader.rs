@@ -15,7 +15,7 @@ use crate::pacing::schedule::Stride;
 use crate::workload::event::Event;
 
 /// Number of bytes per read.
-const READING: usize = 64 << 10;
+pub const READING: usize = 64 << 10;
 
 /// The UTF-8 byte order mark, which some programs write before the first line.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";

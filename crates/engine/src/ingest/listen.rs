@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::Source;
 use super::acks::Acks;
-use super::line_reader::{From, LineReader};
+use super::ahead::{Ahead, Search};
+use super::line_reader::{From, LineReader, READING};
 use crate::plan::{Listen, PlanError};
 
 /// Poll interval of the idle check.
@@ -37,56 +39,74 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Poll interval while waiting for the first line.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// Maximum number of bytes of a connection in which its first event is sought before the phase, without reading them.
-const PEEKED: usize = 1 << 20;
-
 /// First bytes of a TLS handshake: content type and major version (RFC 8446, section 5.1).
 const HANDSHAKE: &[u8] = &[22, 3];
 
+/// A connection, and the bytes that were read from it before the phase.
+#[derive(Debug)]
+struct Connection {
+    stream: std::net::TcpStream,
+    ahead: Ahead,
+}
+
 /// A listener, and the connections accepted so far.
-type Opened = (TcpListener, Vec<std::net::TcpStream>);
+type Opened = (TcpListener, Vec<Connection>);
 
 /// Ports opened before their phase, by the address in the plan.
 static HELD: Mutex<BTreeMap<String, Opened>> = Mutex::new(BTreeMap::new());
 
-/// A port opened before its phase, which takes it over. Without a phase, dropping it closes the port.
-#[derive(Debug)]
-pub struct HeldPort(String);
-
-impl HeldPort {
-    /// Opens a port and blocks until a connection has an event, without reading it or closing the connection.
-    /// `has_event` decides for the first bytes of a connection, up to what the kernel buffers. Over TLS, a handshake
-    /// that begins stands for an event. Fails if the port cannot be opened, or without an event within `patience`.
-    pub fn open(listen: &Listen, patience: Duration, has_event: impl Fn(&[u8]) -> bool) -> Result<Self, PlanError> {
-        let mut port = Port::open(listen, 0)?;
-        let end = Instant::now() + patience;
-        let encrypted = port.tls.is_some();
-        let mut first = vec![0; PEEKED];
-        let mut begins = |stream: &std::net::TcpStream| {
-            let Ok(count) = stream.peek(&mut first) else { return false };
-            if encrypted { first[..count].starts_with(HANDSHAKE) } else { has_event(&first[..count]) }
-        };
-        loop {
-            port.accept_early();
-            if port.early.iter().any(&mut begins) {
-                break;
-            }
-            if Instant::now() >= end {
-                return Err(port.no_event(patience));
-            }
-            std::thread::sleep(FIRST);
+/// Opens a port and blocks until a connection has an event. The next phase with that address takes over the port and
+/// its connections, with the bytes read from them. Over TLS, a handshake that begins stands for an event. Fails if the
+/// port cannot be opened, or without an event within `patience` or in the bytes that the source's buffer holds.
+pub fn hold(search: &Search, listen: &Listen, patience: Duration) -> Result<(), PlanError> {
+    let mut port = Port::open(listen, 0)?;
+    let end = Instant::now() + patience;
+    let encrypted = port.tls.is_some();
+    let begins = |early: &mut Connection| if encrypted { early.begins_handshake() } else { early.has_event(search) };
+    loop {
+        port.accept_early();
+        if port.early.iter_mut().any(begins) {
+            break;
         }
-        if let Some(listener) = port.listener.take() {
-            held().insert(listen.address.clone(), (listener, port.early));
+        search.check(port.early.iter().map(|early| early.ahead.bytes.len()).sum(), &port.address.to_string())?;
+        if Instant::now() >= end {
+            return Err(port.no_event(patience));
         }
-        Ok(Self(listen.address.clone()))
+        std::thread::sleep(FIRST);
     }
+    if let Some(listener) = port.listener.take() {
+        held().insert(listen.address.clone(), (listener, port.early));
+    }
+    Ok(())
 }
 
-impl Drop for HeldPort {
-    /// Closes the port, unless a phase has taken it over.
-    fn drop(&mut self) {
-        held().remove(&self.0);
+/// Closes a port that `hold` opened, unless a phase has taken it over.
+pub fn release(listen: &Listen) {
+    held().remove(&listen.address);
+}
+
+impl Connection {
+    /// Returns whether the connection has lines, or may still get some: it was not closed without a line.
+    fn may_send(&self) -> bool {
+        !self.ahead.bytes.is_empty() || !matches!(self.stream.peek(&mut [0]), Ok(0))
+    }
+
+    /// Returns whether bytes have arrived.
+    fn has_bytes(&self) -> bool {
+        !self.ahead.bytes.is_empty() || self.stream.peek(&mut [0]).is_ok()
+    }
+
+    /// Returns whether the first bytes to arrive begin a TLS handshake.
+    fn begins_handshake(&self) -> bool {
+        let mut bytes = [0; HANDSHAKE.len()];
+        matches!(self.stream.peek(&mut bytes), Ok(count) if bytes[..count] == *HANDSHAKE)
+    }
+
+    /// Reads up to 64 KiB, and returns whether an event has arrived.
+    fn has_event(&mut self, search: &Search) -> bool {
+        let stream = &mut self.stream;
+        matches!(self.ahead.fill(|buffer| stream.read(buffer)), Ok(count) if count > 0)
+            && self.ahead.has_event(search, false)
     }
 }
 
@@ -101,7 +121,7 @@ pub struct Port {
     pub address: SocketAddr,
     listener: Option<TcpListener>,
     /// Connections accepted while waiting for the first line.
-    early: Vec<std::net::TcpStream>,
+    early: Vec<Connection>,
     tls: Option<TlsAcceptor>,
     senders: Vec<UnboundedSender<Accepted>>,
     receivers: Vec<Option<UnboundedReceiver<Accepted>>>,
@@ -109,7 +129,7 @@ pub struct Port {
 }
 
 /// A connection and its permit under the connection limit.
-type Accepted = (std::net::TcpStream, OwnedSemaphorePermit);
+type Accepted = (Connection, OwnedSemaphorePermit);
 
 /// One reader thread's part of a port. The first thread accepts connections and distributes them.
 pub struct PortReader {
@@ -188,8 +208,8 @@ impl Port {
         let end = Instant::now() + patience;
         loop {
             self.accept_early();
-            self.early.retain(may_send);
-            if self.early.iter().any(|stream| stream.peek(&mut [0]).is_ok()) {
+            self.early.retain(Connection::may_send);
+            if self.early.iter().any(Connection::has_bytes) {
                 return Ok(());
             }
             if Instant::now() >= end {
@@ -202,11 +222,11 @@ impl Port {
     /// Accepts the connections that wait; closes those above the limit.
     fn accept_early(&mut self) {
         // Closed connections must not count.
-        self.early.retain(may_send);
+        self.early.retain(Connection::may_send);
         // An accept error concerns one connection; later ones may succeed.
         while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
             if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
-                self.early.push(stream);
+                self.early.push(Connection { stream, ahead: Ahead::default() });
             }
         }
     }
@@ -232,9 +252,9 @@ impl Port {
     pub fn share_early(&mut self) -> u64 {
         let early = std::mem::take(&mut self.early);
         let count = early.len() as u64;
-        for (stream, sender) in early.into_iter().zip(self.senders.iter().cycle()) {
+        for (connection, sender) in early.into_iter().zip(self.senders.iter().cycle()) {
             if let Ok(permit) = self.limit.clone().try_acquire_owned() {
-                let _ = sender.send((stream, permit));
+                let _ = sender.send((connection, permit));
             }
         }
         count
@@ -247,11 +267,6 @@ impl Port {
         let connections = self.receivers[number].take().expect("each thread takes its part once");
         PortReader { accepts, connections, limit: self.limit.clone(), tls: self.tls.clone() }
     }
-}
-
-/// Returns whether a connection has lines, or may still get some: it was not closed without a line.
-fn may_send(stream: &std::net::TcpStream) -> bool {
-    !matches!(stream.peek(&mut [0]), Ok(0))
 }
 
 /// Queues the lines of a thread's connections, until the queue closes or no line arrives for the plan's idle time.
@@ -282,10 +297,10 @@ pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
                     source.queue.close_by_itself();
                     break;
                 }
-                Some((stream, permit)) = connections.recv() => {
+                Some((connection, permit)) = connections.recv() => {
                     let (source, tls) = (source.clone(), tls.clone());
                     served.spawn_local(async move {
-                        serve(source, stream, tls).await;
+                        serve(source, connection, tls).await;
                         drop(permit);
                     });
                 }
@@ -324,7 +339,7 @@ async fn accept(
             Ok(stream) => match limit.clone().try_acquire_owned() {
                 Ok(permit) => {
                     source.counts.connections.fetch_add(1, Ordering::Relaxed);
-                    let _ = sender.send((stream, permit));
+                    let _ = sender.send((Connection { stream, ahead: Ahead::default() }, permit));
                 }
                 Err(_) => {
                     let most = source.plan.listen.as_ref().map_or(0, |listen| listen.connections);
@@ -358,11 +373,12 @@ async fn until_idle(source: &Source, idle: Duration) {
 
 /// Reads one connection to its end, after the TLS handshake if `tls` is given.
 /// A handshake that fails, or takes longer than the plan's limit, ends the connection with a warning.
-async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<TlsAcceptor>) {
+async fn serve(source: Arc<Source>, connection: Connection, tls: Option<TlsAcceptor>) {
+    let Connection { stream, ahead } = connection;
     let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     match tls {
-        None => lines(&source, stream, from).await,
+        None => lines(&source, stream, from, &ahead.bytes).await,
         Some(tls) => {
             let patience = source.plan.listen.as_ref().map_or(Duration::ZERO, |listen| listen.handshake);
             let accepted = tokio::select! {
@@ -376,7 +392,7 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
                 }
             };
             match accepted {
-                Ok(stream) => lines(&source, stream, from).await,
+                Ok(stream) => lines(&source, stream, from, &ahead.bytes).await,
                 Err(error) => source.say(format!("TLS handshake with a sender failed: {error}")),
             }
         }
@@ -384,13 +400,20 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
 }
 
 /// Queues the lines of a connection until its end or the queue's close, and acknowledges them if the plan says so.
-/// `from`: the sender's address.
-async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String) {
+/// `from`: the sender's address. `ahead`: the first bytes, which were read before.
+async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String, ahead: &[u8]) {
     let (mut reading, writing) = split(stream);
     let mut line_reader = LineReader::new(source, From::Sender(from));
     let acks = source.plan.acknowledge.then(|| Rc::new(RefCell::new(Acks::default())));
     line_reader.acks.clone_from(&acks);
     let read = async {
+        for bytes in ahead.chunks(READING) {
+            if !source.queue.room().await {
+                break;
+            }
+            line_reader.buffer().extend_from_slice(bytes);
+            line_reader.arrived(bytes.len());
+        }
         while source.queue.room().await {
             let count = tokio::select! {
                 count = reading.read_buf(line_reader.buffer()) => count,

@@ -5,10 +5,12 @@
 //! ([`dead_letters`]).
 
 mod acks;
+mod ahead;
 pub mod chunk;
 pub mod dead_letters;
 mod disposition;
 mod files;
+mod first_event;
 pub mod instant;
 pub mod line;
 mod line_reader;
@@ -37,14 +39,14 @@ use crate::util::panics;
 use chunk::{Chunk, InFlightBatch};
 use dead_letters::{Bundle, DeadLetters, Reason, Refusal};
 pub use disposition::{Disposition, dispositions};
+pub use first_event::FirstEvent;
 use line::{EventFields, Reader};
-pub use listen::HeldPort;
 use listen::Port;
 use probes::Probes;
 use queue::Queue;
 use readers::Readers;
 use sampler::Sampler;
-pub use samples::{Preview, event_finder, preview, samples};
+pub use samples::{Preview, preview, samples};
 pub use source_stats::{Offered, SourceStats};
 use spill::Spill;
 use transform::Transform;

@@ -45,22 +45,6 @@ pub fn preview(events: &Events, longest: usize, lines: &[Vec<u8>]) -> Result<Vec
     Ok(lines.iter().enumerate().map(result).collect())
 }
 
-/// Returns whether the first bytes of a connection have an event of a source with these fields: a complete line, or a
-/// complete object at their end. `longest`: as for `preview`. Refuses invalid pointers and steps.
-pub fn event_finder(events: &Events, longest: usize) -> Result<impl Fn(&[u8]) -> bool + use<>, PlanError> {
-    let reader = Reader::new(events, None)?.with(Transform::new(events, longest)?);
-    Ok(move |bytes: &[u8]| {
-        let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
-        bytes.split_inclusive(|byte| *byte == b'\n').any(|line| {
-            let whole = line.strip_suffix(b"\n");
-            let content = reader.content(whole.unwrap_or(line));
-            // The end of a text without a line end may be missing.
-            let complete = whole.is_some() || !reader.reads_text();
-            complete && content.len() <= longest && matches!(reader.parse(content, &mut Vec::new()), Ok(Some(_)))
-        })
-    })
-}
-
 const ID: &str = "7";
 const TIME: &str = "2017-03-01T12:00:00Z";
 
@@ -117,21 +101,6 @@ mod tests {
         let sensor = r#"{"site":3,"meta":{"id":"7","kind":"sensor"},"at":"2017-03-01T12:00:00Z"}"#;
         let wanted = [("door", door, &b"7"[..]), ("sensor", sensor, &b"7"[..])];
         assert_eq!(batch.events.iter().map(shown).collect::<Vec<_>>(), wanted);
-    }
-
-    #[test]
-    fn an_event_is_found_among_other_lines_and_not_before_it_is_whole() {
-        let kinds = json!({"bid": {"id": "/id", "time": "/time"}});
-        let events = from_value(json!({"type": "/type", "kinds": kinds})).unwrap();
-        let finds = event_finder(&events, 60).unwrap();
-        let bid = r#"{"type":"bid","id":"a","time":5}"#;
-        for lines in [bid.to_owned(), format!("{bid}\n"), format!("no event\n\n{bid}"), format!("\u{feff}{bid}\n{{")] {
-            assert!(finds(lines.as_bytes()), "{lines}");
-        }
-        let long = format!("{bid}\n").replace("\"a\"", &format!("\"{}\"", "a".repeat(60)));
-        for lines in ["", "\n", "GET / HTTP/1.1\r\n\r\n", "{}\n", &bid[..20], &long] {
-            assert!(!finds(lines.as_bytes()), "{lines}");
-        }
     }
 
     #[test]

@@ -1,30 +1,16 @@
 """Ingest: choice of the phase, replacement of its feed, files of its sources, and the result."""
 
-import bz2
-import ctypes
-import fcntl
-import gzip
-import math
-import os
-import select
-import stat
-import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow as pa
+from typing import Any
 
 from loadframe.analyze.executions import IngestPace
-from loadframe.base import interrupts
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
 from loadframe.experiment.runner.listener import Listener
-from loadframe.load import hold_port, preview_lines
+from loadframe.load import FirstEvent
 from loadframe.record.schema.figures import MISSING_LABELS, Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
@@ -95,26 +81,20 @@ def _with_end(stream: Stream, workers: int | None, *, until_exhausted: bool) -> 
     return stream.model_copy(update={"workers": workers or stream.workers, **ends})
 
 
-#: Bytes of lines that are parsed together in search of a first event, and the wanted capacity of pipes.
-_BLOCK = 1 << 20
-#: Seconds after which a pipe that is half full and does not fill further counts as full; interval between looks.
-_FULL_AFTER, _LOOK = 5.0, 0.05
-#: Flag SPLICE_F_NONBLOCK of tee(2).
-_NONBLOCK = 2
-#: Remedy for input without an event.
-_CHECK = "nothing was dropped: check the lines with `loadframe check WORKLOAD --offline --lines FILE`"
+#: A wait without a limit, s.
+_NO_LIMIT = 1e9
 
 
 class FirstEvents:
     """Holds a drop of data until the sources of phases have an event.
 
-    Ports stay open until the phase takes them over, or until `close`. Files and standard input are not consumed.
+    Ports stay open until the phase takes them over, or until `close`. The phase reads all lines again.
     """
 
     def __init__(self, phases: Iterable[ResolvedPhase], listener: Listener) -> None:
         """Create it for the sources of `phases`; opens nothing yet."""
         self._phases, self._listener = list(phases), listener
-        self._ports: dict[str, object] = {}
+        self._searches: list[FirstEvent] = []
 
     def wait(self, *, waiting: bool = False, patience: float | None = None) -> None:
         """Return once each source has an event. BadInput if one ends, or its time is over, without an event.
@@ -122,140 +102,38 @@ class FirstEvents:
         With `waiting`, ports without `wait` are left out, as they may get their events later. `patience` is the time
         for a source without `wait` and `idle`, s; None for no limit.
         """
+        addresses = set()
         for phase in self._phases:
             for name, source in phase.sources.items():
-                limit = source.get("wait") or source.get("idle") or patience
-                if "files" in source:
+                if "listen" in source:
+                    address = source["listen"]["address"]
+                    if address in addresses or (waiting and "wait" not in source):
+                        continue
+                    _require_fixed_port(name, address)
+                    addresses.add(address)
+                    self._listener.step(f"waiting for a sender to {name} at {address}")
+                else:
                     self._listener.step(f"looking for an event of {name}")
-                    if not _has_event(phase.name, source, _lines_of_files(source)):
-                        raise BadInput(f"no line of {name} is an event", where=source["files"][0], remedy=_CHECK)
-                elif "stdin" in source:
-                    self._listener.step(f"waiting for an event of {name} at standard input")
-                    _await_stdin(phase.name, source, limit)
-                elif "listen" in source and ("wait" in source or not waiting):
-                    self._hold(phase.name, name, source, limit)
-
-    def _hold(self, phase: str, name: str, source: Mapping[str, Any], limit: float | None) -> None:
-        """Open the port of a source and wait up to `limit` s for an event at it."""
-        address = source["listen"]["address"]
-        if address.endswith(":0"):
-            raise BadInput(
-                f"--replace requires a fixed port: data is dropped once {name} has an event, and port 0 is"
-                " assigned only when the load starts",
-                remedy="name a port, or drop the data first",
-            )
-        if address not in self._ports:
-            self._listener.step(f"waiting for a sender to {name} at {address}")
-            self._ports[address] = hold_port(phase, source, _NO_LIMIT if limit is None else limit)
+                search = FirstEvent(phase.name, source)
+                self._searches.append(search)
+                limit = source.get("wait") or source.get("idle") or patience
+                search.wait(_NO_LIMIT if limit is None else limit)
 
     def close(self) -> None:
         """Close the ports that no phase has taken over."""
-        self._ports.clear()
+        for search in self._searches:
+            search.stop()
+        self._searches.clear()
 
 
-#: A wait without a limit, s.
-_NO_LIMIT = 1e9
-
-
-def _has_event(phase: str, source: Mapping[str, Any], blocks: Iterable[Sequence[bytes]]) -> bool:
-    """Return whether a line in blocks of lines is an event of a source in a plan."""
-    plan = {"phase": phase, "sources": {"it": source}}
-    for lines in blocks:
-        interrupts.check()
-        if any(outcome == "event" for outcome, _ in preview_lines(plan, "it", lines)):
-            return True
-    return False
-
-
-def _lines_of_files(source: Mapping[str, Any]) -> Iterator[list[bytes]]:
-    """Yield the lines of a source's files in blocks; a damaged file ends at the damage, as in the engine."""
-    ways: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _open_zstd}
-    for file in map(Path, source["files"]):
-        with suppress(OSError, EOFError, zlib.error), ways.get(file.suffix.lower(), open)(file, "rb") as content:
-            yield from _blocks(content, source["longest_line"])
-
-
-def _open_zstd(file: Path, _: str) -> IO[bytes]:
-    """Open a file in the format of zstd for reading."""
-    opened: IO[bytes] = pa.CompressedInputStream(pa.OSFile(str(file)), "zstd")
-    return opened
-
-
-def _blocks(content: IO[bytes], longest: int) -> Iterator[list[bytes]]:
-    """Yield the lines of a file in blocks; the lines before damage come first, then its error.
-
-    Lines much longer than `longest` bytes, which are no events, are cut above it.
-    """
-    rest, read = b"", getattr(content, "read1", content.read)
-    while block := read(_BLOCK):
-        *lines, rest = (rest + block).split(b"\n")
-        rest = rest[: longest + _BLOCK]
-        yield lines
-    yield [rest]
-
-
-def _await_stdin(phase: str, source: Mapping[str, Any], limit: float | None) -> None:
-    """Return once standard input has an event, without consuming it.
-
-    BadInput if it ends or `limit` s pass before, or if it is neither a file nor a pipe.
-    """
-    kind = os.fstat(0).st_mode
-    if stat.S_ISREG(kind):
-        with closing(os.fdopen(os.dup(0), "rb", buffering=0)) as file:
-            start = os.lseek(0, 0, os.SEEK_CUR)
-            try:
-                found = _has_event(phase, source, _blocks(file, source["longest_line"]))
-            finally:
-                os.lseek(0, start, os.SEEK_SET)
-        if not found:
-            raise BadInput("no line of standard input is an event", where="standard input", remedy=_CHECK)
-        return
-    if not stat.S_ISFIFO(kind):
+def _require_fixed_port(name: str, address: str) -> None:
+    """Refuse port 0 for the source `name` whose first event is awaited before the load."""
+    if address.endswith(":0"):
         raise BadInput(
-            "--replace cannot wait for an event of a standard input that is neither a file nor a pipe",
-            where="standard input",
-            remedy="send the lines through a pipe: cat FILE | loadframe ingest",
+            f"--replace requires a fixed port: data is dropped once {name} has an event, and port 0 is assigned only"
+            " when the load starts",
+            remedy="name a port, or drop the data first",
         )
-    with suppress(OSError):
-        fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, _BLOCK)
-    size = fcntl.fcntl(0, fcntl.F_GETPIPE_SZ)
-    end, grown, length = time.monotonic() + (math.inf if limit is None else limit), time.monotonic(), 0
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    while True:
-        interrupts.check()
-        ended = any(event & select.POLLHUP for _, event in poll.poll(0))
-        content = _peek_pipe(size)
-        if len(content) != length:
-            length, grown = len(content), time.monotonic()
-            lines = content.split(b"\n")
-            # The last line can be cut.
-            if _has_event(phase, source, [lines if ended or "format" not in source["events"] else lines[:-1]]):
-                return
-        if ended:
-            raise BadInput("no line of standard input is an event", where="standard input", remedy=_CHECK)
-        if length >= size // 2 and time.monotonic() - grown > _FULL_AFTER:
-            what = f"no line in the first {length} bytes of standard input is an event"
-            raise BadInput(what, where="standard input", remedy=_CHECK)
-        if time.monotonic() >= end:
-            raise BadInput(f"no event at standard input within {limit:g} s", where="standard input", remedy=_CHECK)
-        time.sleep(_LOOK)
-
-
-def _peek_pipe(size: int) -> bytes:
-    """Return up to `size` bytes that wait in the pipe at standard input, without consuming them."""
-    reading, writing = os.pipe()
-    try:
-        with suppress(OSError):
-            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, size)
-        count = ctypes.CDLL(None, use_errno=True).tee(0, writing, ctypes.c_size_t(size), _NONBLOCK)
-        content = b""
-        while len(content) < count:
-            content += os.read(reading, count - len(content))
-        return content
-    finally:
-        os.close(reading)
-        os.close(writing)
 
 
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
