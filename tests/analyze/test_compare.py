@@ -274,8 +274,12 @@ def test_groups_are_named_by_their_differences(results):
 
 
 def test_folders_without_runs_are_refused(results, tmp_path):
-    for nothing in (tmp_path, tmp_path / "no", f"{tmp_path}/*"):
-        with pytest.raises(BadInput, match="no run") as caught:
+    for nothing, what in (
+        (tmp_path, "no run"),
+        (tmp_path / "no", "this folder does not exist"),
+        (f"{tmp_path}/*", "no run"),
+    ):
+        with pytest.raises(BadInput, match=what) as caught:
             read_runs(str(nothing))
         assert caught.value.where == str(nothing)
     with pytest.raises(BadInput, match="one group of runs cannot be compared"):

@@ -47,7 +47,8 @@ def test_a_rule_from_outside_appears_in_verdict_figures_analysis_and_report(full
     assert {(figure.state, figure.reasons) for figure in judged.figures} == {("unknown", ("full_moon",))}
     assert (fault_of("full_moon"), effect_of("full_moon")) == ("cluster", "unknown")
 
-    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2), repetitions=1)
+    # Another truth than in other tests, whose recorded runs lack the rule.
+    path = write_experiment(tmp_path / "e", Truth(seconds=2, lam=98.0), nodes=(1,), clients=(1, 2), repetitions=1)
     folder = read_experiment(path)
     runs = ("b1-nodes1-clients1", "b1-nodes1-clients2")
     assert [(run.id, run.fault) for run in folder.left_out] == [(run, "cluster") for run in runs]

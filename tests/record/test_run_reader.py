@@ -226,7 +226,8 @@ def test_events_without_kind_or_time_are_bad_input(folder, line, words):
 def test_commands_refuse_events_that_are_cut_off(folder, command):
     path = folder / "events.jsonl"
     path.write_text(path.read_text()[:-20])
-    others = ["--baseline", folder] if command == "gate" else [folder] if command == "compare" else []
+    other = shutil.copytree(folder, folder.parent / "other")
+    others = ["--baseline", other] if command == "gate" else [other] if command == "compare" else []
     status, output, errors = within(command, folder, *others)
     assert (status, output) == (2, "")
     assert "events.jsonl: the file ends in the middle of a line\n  the run was damaged" in errors
