@@ -306,7 +306,7 @@ def main(arguments: Sequence[str]) -> int:
             pytest.main(["-p", "suite", *arguments[3:]], plugins=[Outcomes(Path(arguments[1]), float(arguments[2]))])
         )
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
+    parser.add_argument("--workers", default="5", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
