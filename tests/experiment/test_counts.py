@@ -86,6 +86,16 @@ def test_evictions_explain_as_many_missing_documents(counts):
     assert counts.difference("c", 101, evicted=10) == "c holds 101 documents, but 100 were acknowledged"
 
 
+def test_an_eviction_explains_a_document_of_one_collection(counts):
+    counts.created("d")
+    counts.add({"bulk": BULK}, 100)
+    counts.add({"bulk": BULK | {"collection": "d"}}, 100)
+    assert documents_lost(counts.difference("c", 90, evicted=15)) is None
+    assert documents_lost(counts.difference("d", 94, evicted=15)) is not None
+    assert documents_lost(counts.difference("d", 95, evicted=15)) is None
+    assert documents_lost(counts.difference("c", 90, evicted=15)) is None
+
+
 def test_acknowledged_documents_are_lost_despite_writes_without_acknowledgement(counts):
     counts.add({"bulk": BULK}, 100)
     counts.add({"delete": {"collection": "c", "id": "${id}"}, "write_concern": "unacknowledged"}, 10)

@@ -273,11 +273,13 @@ class AcknowledgedDocuments:
         self._unacknowledged: Counter[str] = Counter()
         #: Changes of the number by requests without an answer, if the store carried them out: additions and deletions.
         self._added, self._deleted = Counter[str](), Counter[str]()
+        #: Missing documents that evictions explain.
+        self._evicted: Counter[str] = Counter()
 
     def created(self, collection: str) -> None:
         """Count a new, empty collection from 0."""
         self._counts[collection] = None if collection in self._uncountable else 0
-        for counter in (self._unacknowledged, self._added, self._deleted):
+        for counter in (self._unacknowledged, self._added, self._deleted, self._evicted):
             counter.pop(collection, None)
 
     def forget(self) -> None:
@@ -376,14 +378,19 @@ class AcknowledgedDocuments:
         """Return a sentence if the store's count differs from the expected one; None if equal or unknown.
 
         Requests without an answer make the expected number a range. The sentence is about acknowledged documents if the
-        store holds fewer than these. It ends with EVICTED if the `evicted` documents can be the missing ones.
+        store holds fewer than these. It ends with EVICTED if the missing ones can be among the documents that the store
+        `evicted` from all collections, without those that are missing in another one.
         """
+        self._evicted[collection] = 0
         expected = self._counts.get(collection)
         if expected is None or expected - self._deleted[collection] <= stored <= expected + self._added[collection]:
             return None
         how = WITHOUT_ACKNOWLEDGEMENT if collection in self._unacknowledged else "acknowledged"
-        if stored < (certain := expected - self._unacknowledged[collection]) - self._deleted[collection]:
+        certain = expected - self._unacknowledged[collection]
+        missing = certain - self._deleted[collection] - stored
+        if missing > 0:
             expected, how = certain, "acknowledged"
-            if stored + evicted >= certain - self._deleted[collection]:
+            if missing <= evicted - self._evicted.total():
+                self._evicted[collection] = missing
                 how += f": {EVICTED}"
         return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were {how}"
