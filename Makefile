@@ -47,9 +47,10 @@ lint-rust:
 	@$(if $(CLIPPY),,echo "clippy is not installed: not checked")
 	@$(CLIPPY) PYO3_BUILD_EXTENSION_MODULE=1 cargo build --profile test --locked --quiet --workspace --lib --tests --examples
 
-# ARGUMENTS: options of cargo test. `--tests` leaves out the documentation, which has no tests.
+# ARGUMENTS: options of cargo test. `--tests` leaves out the documentation, which has no tests. More threads than
+# processors, because tests of phases mostly wait.
 test-rust:
-	@$(CLIPPY) cargo test --locked --workspace --tests $(ARGUMENTS)
+	@$(CLIPPY) RUST_TEST_THREADS=8 cargo test --locked --workspace --tests $(ARGUMENTS)
 
 format: build
 	$(BIN)/ruff format .
