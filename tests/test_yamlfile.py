@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import yaml
 from pydantic import Field, Strict
 
 from loadframe.base.errors import BadInput
@@ -280,3 +281,13 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(write):
             refused += 1
             assert "file.yaml" in str(error.where)
     assert refused > 500
+
+
+def test_an_interrupt_at_the_end_of_a_file_is_raised(write, monkeypatch):
+    def interrupted(loader: Any) -> None:
+        """Raise as the handler of a signal that arrives now."""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(yaml.CSafeLoader, "dispose", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read(write("a: 1\n"))

@@ -9,7 +9,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -109,7 +110,10 @@ def read(path: str | Path) -> Document:
     """Read a file's data; BadInput, with the position, if the file does not exist or is not YAML."""
     path = Path(path)
     content = _content(path)
-    return _Composer(path, _text(path, content), hashlib.sha256(content).hexdigest()).document()
+    composer = _Composer(path, _text(path, content), hashlib.sha256(content).hexdigest())
+    # Python ignores an interrupt in a generator that it closes itself, and prints its traceback.
+    with closing(composer.events):
+        return composer.document()
 
 
 @lru_cache(maxsize=8192)
@@ -201,7 +205,7 @@ class _Composer:
             raise self._error(after, "a second document begins", "put one document in a file")
         return Document(self.path, self.text, data, self.positions, self.sha256)
 
-    def _parsed(self) -> Iterator[Any]:
+    def _parsed(self) -> Generator[Any]:
         """Yield the parser's events; BadInput, with the position, for a forbidden character or invalid YAML."""
         strange = yaml.reader.Reader.NON_PRINTABLE.search(self.text)
         if strange is not None:
