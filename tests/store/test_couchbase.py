@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
@@ -129,6 +129,16 @@ def test_a_sample_holds_random_objects_of_a_bucket():
     # 50 of 1,000 documents: keys are chosen before documents are read.
     chosen = "SELECT RAW META(k).id FROM `people` AS k WHERE RANDOM() < 0.050000000"
     assert statement == f"SELECT RAW d FROM `people` AS d USE KEYS ({chosen})"
+
+
+def test_a_statement_that_fails_after_its_first_results_fails():
+    class Interrupted(_Bucket):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._send(200, {"results": [{"name": "a"}], "errors": [{"code": 1080, "msg": "Timeout exceeded"}]})
+
+    with LoopbackServer(Interrupted) as server, pytest.raises(LoadframeError, match="Timeout exceeded"):
+        find("couchbase").sample([server.address], "people", 50)
 
 
 def test_a_bucket_without_an_index_is_not_sampled():

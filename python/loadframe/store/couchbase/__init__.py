@@ -223,9 +223,10 @@ class Couchbase(Store):
         self._query(addresses, f"CREATE PRIMARY INDEX IF NOT EXISTS ON {_quoted(name)}", "leave index: true out")
 
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
-        """Return the results of a statement; BadInput with this remedy if no node runs the query service.
+        """Run a statement on the first node with the query service that answers, and return its results.
 
-        The first of the nodes with that service that answers executes it. LoadframeError if it fails.
+        BadInput with `remedy` if no node runs the service. LoadframeError if the statement fails. Other errors as
+        `Administration.ask`.
         """
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
@@ -238,9 +239,10 @@ class Couchbase(Store):
         if not where:
             raise BadInput("no node of the cluster runs the query service", remedy=remedy)
         answer = self._rest.ask(where, "POST", "/query/service", {"statement": statement})
-        if answer.status == _NOT_FOUND:
+        # A statement that fails after its first results has the status 200.
+        if answer.status == _NOT_FOUND or (content := document(answer, dict)).get("errors"):
             raise LoadframeError(f"the statement failed: {answer.text[:300]}", where=answer.address)
-        results: list[Any] = document(answer, dict).get("results", [])
+        results: list[Any] = content.get("results", [])
         return results
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
