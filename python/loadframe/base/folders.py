@@ -115,7 +115,10 @@ def _opened(mode: int) -> int:
 
 
 def require_reachable(folder: Path, user: int | None) -> None:
-    """Raise BadInput if `user`, the user id of the servers, cannot enter the folder. Ignore None."""
+    """Raise BadInput unless `user`, the user id of the servers, may enter the folder and all its parents.
+
+    Permissions of groups do not count. None skips the check. FileNotFoundError for a missing folder.
+    """
     if user is None or reachable(folder, user):
         return
     raise BadInput(

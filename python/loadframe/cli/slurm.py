@@ -361,7 +361,7 @@ def _require_reachable(loaded: "Experiment") -> None:
 
 
 def _option(text: str) -> str:
-    """Return an option for sbatch unchanged. BadInput if it does not start with - or --, or has a line break."""
+    """Return an option for sbatch unchanged. BadInput unless it begins with dashes and a letter, in one line."""
     if not re.fullmatch(r"--?[a-zA-Z].*", text) or "\n" in text:
         raise BadInput(
             f"--sbatch {text!r} is not an option of sbatch",

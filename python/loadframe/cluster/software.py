@@ -44,9 +44,10 @@ class Software:
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version of the installation in `home`, or the spec's or the default version; PATH is not searched.
+    """Return the version of the installation in `home`, else the requested one, else the store's default.
 
-    Empty if the store has no embedded version. BadInput as `_installed`.
+    Installations on PATH do not count. Empty without any of these. BadInput if `home` has no installation of the store,
+    or another version than requested.
     """
     if spec.home and (installation := _installed(store, spec)):
         return installation.version

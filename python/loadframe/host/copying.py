@@ -98,7 +98,8 @@ def entries(folder: Path) -> list[Entry]:
 def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
     """Return up to `size` bytes of a file, from the byte offset `start`; a piece of size 0 at its end.
 
-    `name` is its path below the folder. The content is empty if all bytes are zero. FileNotFoundError if it is missing.
+    `name` is its path below the folder. If all bytes are zero, the piece has their number, but no content.
+    FileNotFoundError for a missing file; BadInput for a link or special file, and for a path out of the folder.
     """
     with nofollow.reading(folder, name) as file:
         file.seek(start)

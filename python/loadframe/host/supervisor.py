@@ -356,7 +356,7 @@ def _used_again(folder: str, mark: list[str] | None) -> bool:
     """
     try:
         return mark is not None and Path(folder, mark[0]).read_text() != mark[1]
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return False
 
 

@@ -172,9 +172,11 @@ def _hint(parameter: inspect.Parameter) -> Any:
 
 
 def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
-    """Return the value of argument `name` converted to the type `hint`. BadInput for an empty text or another type.
+    """Return the checked value of argument `name`. BadInput for an empty text, or if it does not fit the type `hint`.
 
-    A number out of range counts as another type. `remedy` is that of the error, unless the mismatch has one.
+    Texts are not parsed. Numbers become those of Python; containers become tuples, lists or dictionaries. Numbers out
+    of range, not a number, and a bool in place of a number do not fit. `remedy` is that of the error, unless the
+    mismatch has one.
     """
     if isinstance(value, str) and not value:
         raise BadInput(f"{name} is an empty text", remedy=remedy)

@@ -105,7 +105,10 @@ def warms(phase: ResolvedPhase) -> bool:
 
 
 def may_change_number(form: Mapping[str, Any]) -> bool:
-    """Return whether a request may add or remove documents. True also for unknown requests."""
+    """Return whether a request may add or remove documents.
+
+    True also for `update` and for requests and commands that are not known.
+    """
     return not any(kind in form for kind in _KEEPING) and not only_reads(form)
 
 

@@ -198,8 +198,8 @@ fn bind_cell(
     bind(row, statement, at, |column, out| encode(&value, column, out))
 }
 
-/// Adds the value that `encode` writes for the column's type to `row`, as the value of marker number `at`. Refuses a
-/// value that does not fit, and a marker that does not exist.
+/// Appends the value that `encode` writes for the type of marker `at` (from 0) to `row`; call it for each marker in
+/// order. Null if `encode` returns false. Refuses a marker that does not exist, and a value that does not fit.
 fn bind(
     row: &mut Row,
     statement: &PreparedStatement,

@@ -142,7 +142,7 @@ impl MongoNodes {
         })
     }
 
-    /// Returns the address of the member with that number. Fails if no member has it.
+    /// Returns the address of the member with that number; members that left keep theirs. Fails if none ever had it.
     pub fn host(&self, number: u16) -> Result<Arc<Host>, Failure> {
         let unknown = || Failure::new(ErrorClass::Connect, "the replica set names a member that is not known");
         self.known.host(number).ok_or_else(unknown)

@@ -83,7 +83,7 @@ impl DerefMut for AnswerBuffer {
 mod tests {
     use super::*;
 
-    /// Writes `bytes` to a buffer; `None` if they exceed `limit`.
+    /// Appends `bytes` to the answer in a buffer; `None` if the answer would exceed `limit` bytes.
     fn receive(buffer: &mut AnswerBuffer, bytes: &[u8], limit: usize) -> Option<()> {
         let mut rest = bytes;
         while !rest.is_empty() {

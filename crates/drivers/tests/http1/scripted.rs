@@ -123,7 +123,7 @@ impl Peer {
     }
 }
 
-/// Returns an answer with a Content-Length.
+/// Returns an answer of HTTP/1.1 with this JSON body and its Content-Length; `status` is such as `200 OK`.
 pub fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }

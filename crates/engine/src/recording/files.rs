@@ -85,8 +85,9 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes a second to all files: `sum` of the workers, and the metrics of the `workers` themselves. Fails if a
-    /// file cannot be written.
+    /// Writes the records of one second to all files of the phase. `sum` has the cells of all workers, in the order of
+    /// `slots` (operations and their parts); `workers` has the metrics of each worker. Fails if a file cannot be
+    /// written.
     pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
         let second = sum.second;
         self.workers(second, workers)?;

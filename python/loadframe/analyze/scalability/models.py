@@ -122,7 +122,10 @@ class Problems:
         return Problems(self.n, self.means[index], self.weights[index])
 
     def residual(self, theta: Array) -> Array:
-        """Return the weighted residuals (rows, sizes) of parameters (rows, 3)."""
+        """Return weights * (curve - means), shape (rows, sizes), for lambda, sigma and kappa, shape (rows, 3).
+
+        nan at sizes where a curve has no finite throughput.
+        """
         return self.weights * (usl_throughput(theta, self.n) - self.means)
 
     def cost(self, theta: Array) -> Array:

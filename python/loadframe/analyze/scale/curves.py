@@ -288,11 +288,11 @@ def _curve(
 def _fit_within_bounds(
     sizes: Sequence[float], throughputs: Sequence[float], used: Sequence[Point], options: Mapping[str, Any]
 ) -> ScalabilityFit:
-    """Return the fit of the throughputs, with intervals that also cover fits of their upper bounds.
+    """Return the fit of the throughputs, with intervals that also cover fits with throughputs at their upper bounds.
 
-    `used` are the points of the throughputs. Upper bounds are fitted at all sizes, at the larger and at the smaller
-    ones. `options` go to `fit`. BadInput if the fits disagree on the model or on the peak, or if a fit is
-    impossible.
+    `used` are the points of the throughputs. Three further fits of all sizes raise all throughputs to their bounds,
+    those of the larger sizes, and those of the smaller sizes. `options` go to `fit`. BadInput if the fits select other
+    models, if only some have a peak, or if a fit is impossible.
     """
     fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
     if all(point.stretch.is_exact for point in used):

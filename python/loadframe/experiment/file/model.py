@@ -299,7 +299,7 @@ def share_of_capacity(rate: object) -> float | None:
 
 
 def _check_share(value: str) -> str:
-    """Return the text unchanged; refuse it unless it is a share of the capacity above 0 and at most 1000 %."""
+    """Return a text such as `70 % of capacity` unchanged; refuse other forms, 0 % and more than 1000 %."""
     if not 0 < (share_of_capacity(value) or 0.0) <= 10:
         raise wrong("the share of the capacity must be above 0 and at most 1000 %", "write 70 % of capacity")
     return value

@@ -119,10 +119,11 @@ class WindowControl:
         return Adjustment(until=soonest) if soonest - self._warmup_ends < auto.at_most else None
 
     def _widest(self, seconds: int) -> float:
-        """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations.
+        """Return the largest relative half-width of the intervals of throughput and of main operations' response p99.
 
-        The window ends at second `seconds`. Infinite without an operation or a p99. Stores the interval of throughput,
-        if finite, in `result`.
+        The window is from the end of the warm-up, which must be known, to second `seconds`. The intervals are wider
+        than 95 %, for repeated looks. Infinite without a main operation or a p99. Stores the interval of throughput, if
+        finite, in `result`.
         """
         assert self._warmup_ends is not None and self._outside is not None
         throughput, _ = self._rows.series(self._warmup_ends, seconds)

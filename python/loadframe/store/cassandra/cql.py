@@ -157,7 +157,7 @@ class Connection:
 
 
 class _Reader:
-    """Decodes the body of an answer."""
+    """Decodes the body of an answer; a body that ends early gives wrong values instead of an error."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

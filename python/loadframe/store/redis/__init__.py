@@ -407,7 +407,11 @@ class Redis(Store):
         return [self.client(node.address) for node in seen.masters]
 
     def _registry(self, addresses: Sequence[str]) -> Client:
-        """Return the client of the node that stores the definitions of collections: it owns the slot of their key."""
+        """Return the client of the server that stores the definitions of collections.
+
+        In a cluster, it owns the slot of their key; else it is the first address that answers. Unreachable if none
+        answers, StoreFailed if no node serves the slot.
+        """
         seen = self._ring(addresses)
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 

@@ -70,9 +70,9 @@ class Placement:
         self.joining[node] = now if founding else now + self.model.join_delay
 
     def gone(self, nodes: Iterable[str], now: float) -> None:
-        """Remove nodes that ended, and moves from or to them. Their data is missing until they return.
+        """Remove nodes that ended, also joining ones, and moves from or to them; start the moves that follow at `now`.
 
-        `now` is the start of moves that follow.
+        Their copies stay assigned to them, and are missing until they return.
         """
         lost = set(nodes)
         self.members = [name for name in self.members if name not in lost]

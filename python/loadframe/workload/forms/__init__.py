@@ -374,7 +374,7 @@ class Form(Model):
         return self.kind in NEUTRAL and bool({"routing", "refresh"} & self.content.model_fields_set)
 
     def _misplaced(self, family: str) -> str | None:
-        """Return a place of captured values that a family does not support; None if it supports all."""
+        """Return a place of a capture (`field`, `json`, `header`, `reply`) that a family does not support, or None."""
         places = {captured.place for captured in (self.capture or {}).values()}
         return next(iter(sorted(places - {*PLACES.get(family, ())})), None)
 

@@ -392,7 +392,7 @@ def _kind(value: Any) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts of a JSON value, with the keys of objects that look like identifiers."""
+    """Yield all texts of a JSON value, and the keys of its objects that look like an identifier, such as an address."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -420,8 +420,8 @@ fn length_of_first(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     Ok(count)
 }
 
-/// Judges `{"snapshot": {"state": "SUCCESS", ...}}` or `{"accepted": true}`. Another state is a failure. Fails if the
-/// answer has another form.
+/// Judges the answer to a snapshot request: a success is `{"snapshot": {"state": "SUCCESS", ...}}` or
+/// `{"accepted": true}`, and another state is a failure of class `Server`. Returns `Unexpected` for any other answer.
 fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let outcome = match answer["snapshot"]["state"].as_str() {
