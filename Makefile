@@ -26,7 +26,7 @@ test: build
 
 # A quick check of a change: lint, types, unit tests, and the operations of the contract on Redis and PostgreSQL.
 check: build lint
-	$(BIN)/pytest -n 3 --dist loadscope -m check
+	$(BIN)/pytest -n 5 --dist loadscope -m check
 
 # What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.
 trials: build

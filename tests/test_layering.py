@@ -122,6 +122,7 @@ def imported_modules(module: Path, known: dict[str, Path]) -> set[str]:
     return imported & known.keys()
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_by_way_of_others():
     names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES}
     known = {name.removesuffix(".__init__"): path for name, path in names.items()}

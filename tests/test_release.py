@@ -121,6 +121,7 @@ def action_steps(project: Path, given: dict[str, str], temporary: Path) -> list[
     return ended
 
 
+@pytest.mark.slow
 def test_the_action_measures_and_fails_if_asked_to(project, tmp_path):
     given = {"measure": "echo measured > measured", "gate": arguments("alone"), "inconclusive": "fail"}
     *before, gate = action_steps(project, given, tmp_path)
@@ -140,6 +141,7 @@ def gitlab() -> dict[str, Any]:
     return job
 
 
+@pytest.mark.slow
 @OUTCOMES
 @pytest.mark.parametrize("template", ["action", "gitlab"])
 def test_both_templates_end_as_the_gate_and_record_it(project, tmp_path, monkeypatch, new, gated, template):

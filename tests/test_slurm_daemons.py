@@ -20,6 +20,7 @@ if world.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_ranks_on_several_machines_are_one_world(slurm):
     pytest.importorskip("mpi4py")
     count = 4 if slurm_daemons.named() else 2
@@ -31,6 +32,7 @@ def test_ranks_on_several_machines_are_one_world(slurm):
     assert done.stdout.split() == [str(2 * count), *["n1"] * count, *["n2"] * count], done.stderr
 
 
+@pytest.mark.slow
 def test_it_leaves_no_process_and_no_folder(slurm):
     with SlurmDaemons(machines=1) as another:
         job = another.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 300").stdout.strip()

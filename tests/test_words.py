@@ -51,6 +51,7 @@ def named(text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
+@pytest.mark.slow
 def test_names_in_python_are_meaningful():
     empty = [
         f"{path.relative_to(TOP)}:{line}: {name}"
@@ -73,6 +74,7 @@ def test_names_in_rust_are_meaningful():
     assert not empty, "\n".join(empty)
 
 
+@pytest.mark.slow
 def test_texts_are_in_plain_words():
     phrasings = re.compile("|".join(f"(?:{phrasing})" for phrasing in PHRASINGS), re.IGNORECASE)
     stiff = [
@@ -88,6 +90,7 @@ def test_texts_are_in_plain_words():
 LIMITS = {"python": 3.3, "crates": 5.0, "tests": 3.5, "benchmarks": 3.0, "trials": 3.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "limit"), LIMITS.items())
 def test_texts_have_few_roundabout_phrases(folder, limit):
     words, places = phrases([TOP / folder])

@@ -52,6 +52,7 @@ def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, n
     assert held.mean() < errors.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_random_arrivals_in_short_trials_neither_bias_nor_widen_the_capacity(noise):
     """Half a second at 300 to 3,000/s: trials of some 150 to 1,500 requests."""

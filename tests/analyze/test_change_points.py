@@ -83,6 +83,7 @@ def test_a_history_without_changes_seldom_has_one_even_where_sessions_hang_toget
     assert np.mean(false) <= most
 
 
+@pytest.mark.slow
 def test_three_measures_of_sessions_that_depend_on_each_other_seldom_show_a_change():
     """20 sessions, correlation 0.5: rounded up by 1.2 standard errors, 9 % of these histories show a change."""
     random = np.random.default_rng(1)

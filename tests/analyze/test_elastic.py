@@ -416,6 +416,7 @@ def test_the_control_run_is_judged_by_the_seconds_in_which_the_other_was_disturb
     assert measure(hurt, change, 60.0, during)["lost_work"].value == near(10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [20, pytest.param(45, marks=pytest.mark.trial)])
 @pytest.mark.parametrize(
     ("name", "kind", "factor", "truth"),
@@ -463,6 +464,7 @@ def test_pauses_that_recur_after_the_change_do_not_delay_break_even(period):
 DISTURBED_BY_GENERATOR = ("growth", "realised_gain", "x1", "lost_work", "disturbance", "slowdown", "latency_debt", "l1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
 def test_intervals_hold_the_truth_though_the_generator_limits_one_part_of_the_run_more(limited):
     """After the change the generator costs 4 % of the throughput, and adds a quarter to response times."""

@@ -27,6 +27,7 @@ def measured_curves(tmp_path_factory, noise):
     return result
 
 
+@pytest.mark.slow
 def test_shapes_of_the_same_cpus_are_compared_with_the_fewest_nodes(curves):
     shapes = equal_resources(curves)
     assert [(shape.nodes, shape.cpus) for shape in shapes] == [(1, 1.0), (2, 0.5), (2, 1.0), (4, 0.5)]
@@ -49,6 +50,7 @@ def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):
     assert equal_resources([replace(curve, others={}) for curve in curves]) == ()
 
 
+@pytest.mark.slow
 def test_a_noisy_phase_does_not_widen_the_intervals_of_another(curves, tmp_path_factory):
     noisy = [replace(curve, phase="noisy") for curve in measured_curves(tmp_path_factory, noise=0.3)]
     alone, together = equal_resources(curves), equal_resources([*curves, *noisy])

@@ -28,6 +28,7 @@ def test_exclusion_by_chance_is_not_warned_of(tmp_path, invalid):
     assert selected_runs(read_experiment(written(tmp_path, invalid))) is None
 
 
+@pytest.mark.slow
 def test_exclusion_that_depends_on_the_result_is_reported(tmp_path):
     path = written(tmp_path, [], Truth(seconds=2, noise=0.2), repetitions=8)
     folder = read_experiment(path)
@@ -73,6 +74,7 @@ def test_an_experiment_without_a_usable_figure_ends_with_a_status_of_its_own(tmp
     assert (path / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_strict_refuses_any_exclusion_and_bounds_are_none(tmp_path):
     path = written(tmp_path, ["b1-nodes1-clients2"], repetitions=2)
     assert within("report", path)[0] == 0

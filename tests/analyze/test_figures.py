@@ -344,6 +344,7 @@ def test_a_treatment_whose_main_operation_failed_has_no_bounds_of_times():
     assert (treatment.response_p50_low, treatment.response_p99_low) == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
 def test_intervals_of_compared_runs_hold_the_truth_where_fast_runs_are_disturbed_more(ratio):
     """The faster a run, the more the generator lacks cores: leaving disturbed runs out would select slow ones."""

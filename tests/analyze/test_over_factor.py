@@ -77,6 +77,7 @@ def test_a_response_time_that_varies_more_than_the_others_has_its_own_interval()
     assert held >= 0.9 * trials
 
 
+@pytest.mark.slow
 def test_there_is_a_line_for_each_number_of_clients_on_a_logarithmic_axis(curve):
     assert curve.levels.spacing == "log"
     assert [line.others for line in curve.lines] == [{"clients": 1}, {"clients": 4}]

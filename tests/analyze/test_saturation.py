@@ -7,12 +7,14 @@ from loadframe.analyze.scalability import fit, warnings
 from loadframe.report.fit import sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SATURATING)
 def test_smooth_saturation_seldom_shows_a_peak(name):
     shown, _ = claims(SATURATING[name], whole(32, 8), 0.02, 24)
     assert shown <= 3 / 24, "5 %, and two standard errors"
 
 
+@pytest.mark.slow
 def test_a_fall_of_13_percent_shows_a_peak():
     shown, denied = claims(PEAKED, whole(48, 8), 0.02, 24)
     assert (shown >= 20 / 24, denied) == (True, 0)

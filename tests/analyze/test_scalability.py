@@ -187,6 +187,7 @@ def test_a_fall_beyond_the_knee_does_not_end_at_zero():
     )
 
 
+@pytest.mark.slow
 def test_a_hard_knee_does_not_grow_faster_than_size():
     for seed in range(10):
         noise = np.random.default_rng(seed).standard_normal((3, 6))

@@ -47,6 +47,7 @@ def curves(experiment):
     return curves
 
 
+@pytest.mark.slow
 def test_the_curve_over_clients_has_the_parameters_it_was_made_from(curves):
     assert [curve.nodes for curve in curves.over_clients] == [1, 2, 3]
     for curve in curves.over_clients:
@@ -116,6 +117,7 @@ def test_without_a_service_time_the_requests_in_flight_are_unknown():
     assert in_flight(quick=quick, other=operation(400.0)) is None
 
 
+@pytest.mark.slow
 def test_invalid_failed_and_missing_runs_are_in_no_figure_and_listed(experiment, curves):
     left_out = read_sweep(experiment).folder.left_out
     assert [run.id for run in left_out] == [
@@ -140,6 +142,7 @@ def test_the_interval_of_a_mean_shares_the_spread_of_all_treatments(curves):
     assert max(widths) == pytest.approx(2 * 2.03 / 3**0.5 * 0.0135, rel=0.35)
 
 
+@pytest.mark.slow
 def test_the_document_is_json_for_programs(experiment):
     document = json.loads(json.dumps(read_sweep(experiment).as_dict(), allow_nan=False))
     assert document["curves"][0]["over_nodes"]["fit"]["best"] == "amdahl"

@@ -32,6 +32,7 @@ def other_truths(path, truths):
     return path
 
 
+@pytest.mark.slow
 def test_an_experiment_of_weak_scaling_is_judged_by_gustafsons_law(tmp_path):
     fit = over_nodes(weak(tmp_path / "e"))
     assert fit.scaling == "weak"
@@ -52,6 +53,7 @@ def test_the_report_of_few_weak_sizes_names_the_law(tmp_path):
     assert "By Gustafson's law: a serial share of" in limits(curves)[0]
 
 
+@pytest.mark.slow
 def test_block_effects_are_not_noise_of_the_curve(tmp_path):
     slow = {f"b2-nodes{nodes}-clients8": Truth(noise=0.005, lam=80) for nodes in NODES}
     sigma = over_nodes(other_truths(tmp_path / "e", slow)).models["amdahl"].parameters["sigma"]
@@ -59,12 +61,14 @@ def test_block_effects_are_not_noise_of_the_curve(tmp_path):
     assert sigma.high - sigma.low < 0.03
 
 
+@pytest.mark.slow
 def test_a_run_that_lies_far_off_is_named(tmp_path):
     odd = {"b2-nodes8-clients8": Truth(noise=0.005, lam=50)}
     fit = over_nodes(other_truths(tmp_path / "e", odd))
     assert any("b2-nodes8-clients8" in warning.cause for warning in fit.warnings)
 
 
+@pytest.mark.slow
 def test_bands_and_speed_ups_cover_the_bounds_of_the_load_generator(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(noise=0.005), nodes=NODES, clients=(8,), repetitions=3)
     exact = over_nodes(path)

@@ -188,6 +188,7 @@ def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):
     return Group("history", tuple(result))
 
 
+@pytest.mark.slow
 def test_differences_between_nights_are_not_a_change_of_the_history():
     """Twenty nights of three runs: treated as sixty independent runs, 58 of 100 such histories would have a change."""
     random = np.random.default_rng(1)

@@ -71,6 +71,7 @@ def survivors_gain(runs):
     return np.mean(logs[1]) - np.mean(logs[0])
 
 
+@pytest.mark.slow
 def test_survivors_of_a_setting_that_kills_slow_runs_do_not_make_it_better():
     random = np.random.default_rng(5)
     trials, claimed, held, wins, naive = 100, 0, 0, 0, []
@@ -89,6 +90,7 @@ def test_survivors_of_a_setting_that_kills_slow_runs_do_not_make_it_better():
     assert wins <= 0.1 * trials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dies", "ratio"), [(slow_ones_die, 1.25), (chance_decides, 1.25), (chance_decides, 0.8)])
 def test_intervals_hold_the_true_ratio_when_runs_fail(dies, ratio):
     random = np.random.default_rng(9)
@@ -113,6 +115,7 @@ def test_a_setting_at_which_the_store_always_fails_has_an_unknown_effect():
     assert lead(result, FACTORS)
 
 
+@pytest.mark.slow
 def test_a_setting_that_does_not_fail_keeps_its_bounded_effect():
     """The store dies without the cache and with few threads, so more threads and the cache are better at least."""
     random = np.random.default_rng(6)
@@ -208,6 +211,7 @@ def test_a_combination_that_always_fails_makes_the_effects_that_its_interaction_
         assert not result.responses[0].claimed(term)
 
 
+@pytest.mark.slow
 def test_survivors_of_one_of_five_equal_levels_do_not_claim_the_setting():
     """The slowest 60 % of the runs at the last level fail; the F test of all levels claims 8 %."""
     random = np.random.default_rng(13)
@@ -259,6 +263,7 @@ def test_an_interaction_of_three_levels_is_claimed_beside_levels_with_failures(f
     assert next(fit.p for fit in wide.terms if fit.term == (0, 1)) == fit.p, "no bound explains this effect"
 
 
+@pytest.mark.slow
 def test_absent_interactions_of_three_levels_are_not_claimed_for_survivors():
     """The slowest runs at one combination fail."""
     random, claims, trials = np.random.default_rng(20), 0, 150
@@ -381,6 +386,7 @@ def test_survivors_do_not_raise_the_ratios_of_combinations_without_failures():
     assert abs(np.mean(leads)) < 0.02
 
 
+@pytest.mark.slow
 def test_survivors_do_not_narrow_the_intervals_of_combinations_without_failures():
     """The slower half of the runs fails at six of eight combinations; with their variance, 89 % hold the truth."""
     random, held = np.random.default_rng(24), []

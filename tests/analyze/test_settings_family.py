@@ -34,6 +34,7 @@ def null_runs(random, repetitions=3, noise=0.05):
     return runs
 
 
+@pytest.mark.slow
 def test_a_report_on_settings_that_do_nothing_claims_something_in_5_percent_of_experiments():
     """Measures and sizes share the level: adjusted only within measures, 27 % of the reports would claim an effect."""
     random = np.random.default_rng(28)

@@ -172,6 +172,7 @@ def test_real_effects_are_found_with_an_interval_that_covers_them():
     assert 0.91 <= np.mean(covered) <= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot_noise", [0.0, 0.2])
 def test_absent_effects_are_claimed_at_most_at_the_level(plot_noise):
     """Random differences between clusters are not effects of their start settings."""
@@ -333,6 +334,7 @@ def test_fractions_with_hard_factors_determine_easy_ones_that_are_constant_on_ea
     assert model.error_share < 0.001
 
 
+@pytest.mark.slow
 def test_easy_factors_that_are_constant_on_each_cluster_are_tested_against_differences_of_clusters():
     """With the error of runs on one cluster, half of these experiments would claim the fifth factor."""
     random, claims, trials = np.random.default_rng(12), 0, 300
@@ -375,6 +377,7 @@ def test_the_answer_has_an_easy_setting_that_is_constant_on_each_cluster():
     assert (result.unknown, unknown(result)) == ((), [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factors", [9, 11, 15])
 def test_screenings_estimate_easy_settings_that_are_partly_between_clusters(factors):
     """With three hard factors, other effects are partly between and partly within clusters."""
@@ -395,6 +398,7 @@ def test_screenings_estimate_easy_settings_that_are_partly_between_clusters(fact
     assert model.unseparated_share == 0
 
 
+@pytest.mark.slow
 def test_effects_across_clusters_include_the_variance_of_clusters():
     """With the variance of runs alone, most of these experiments would claim an effect that is not there."""
     random, claims, trials = np.random.default_rng(18), np.zeros(11), 60

@@ -49,6 +49,7 @@ PACED = {"pacing": {"open": {"rate": 400.0}}}
 FEW = {"pacing": {"closed": {"clients": 2, "think_time": 0.01}}}
 
 
+@pytest.mark.slow
 def test_a_phase_is_summed_over_its_measured_window_without_its_warm_up(tmp_path):
     run, outcomes = record(tmp_path, plan("p", PACED, FEW, warmup=1.0))
     phase = run.raw_summary["phases"][0]
@@ -106,6 +107,7 @@ def test_the_first_failure_is_that_of_any_class_in_any_second():
     assert [first_failure(table) for table in tables] == [None, 5.0]
 
 
+@pytest.mark.slow
 def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
     run, _ = record(tmp_path, plan("p", PACED, warmup=1.0, threads=2))
     generator = run.raw_summary["generator"]
@@ -136,6 +138,7 @@ def test_truncated_seconds_do_not_count_as_whole(warmup, measured, seconds):
     assert whole_seconds(warmup, measured) == seconds
 
 
+@pytest.mark.slow
 def test_a_poisson_schedule_counts_as_achieved(tmp_path):
     # Their warm-up ends within a second, in which requests of both segments are done.
     poisson = {"pacing": {"open": {"rate": 100.0, "arrivals": "poisson"}}, "stop": {"duration": 0.4}}
@@ -201,6 +204,7 @@ def test_every_key_of_a_summary_is_documented(tmp_path):
     assert schema.undocumented(run.raw_summary, schema.SUMMARY) == []
 
 
+@pytest.mark.slow
 def test_throughput_by_second_counts_whole_seconds_of_the_window(tmp_path):
     run, outcomes = record(tmp_path, plan("p", PACED, warmup=1.0))
     seconds = throughput_by_second(outcomes[0], run.series)
@@ -287,6 +291,7 @@ class SometimesSilent(Handler):
         self.end_headers()
 
 
+@pytest.mark.slow
 def test_requests_without_an_answer_count_with_their_wait_among_all(tmp_path):
     paced = {"pacing": {"open": {"rate": 100.0, "arrivals": "constant"}}, "mix": [["a", 1]]}
     with LoopbackServer(SometimesSilent) as server:

@@ -75,6 +75,7 @@ def test_a_report_without_a_console_of_its_own_prints_no_control_characters(caps
     assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
 
 
+@pytest.mark.slow
 def test_no_module_prints_past_the_safe_console():
     package = Path(output.__file__).parents[1]
     for module in package.rglob("*.py"):

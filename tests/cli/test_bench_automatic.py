@@ -28,6 +28,7 @@ phases:
 """
 
 
+@pytest.mark.slow
 def test_warm_up_and_duration_end_by_themselves_and_are_recorded(state, folder):
     Path("w.yaml").write_text(WORKLOAD)
     words = ("--store", "sim", "--store-set", "service=2ms", "--store-set", "servers=4", "--output", "run")
@@ -85,6 +86,7 @@ phases:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("waits", "ranks"), [(False, 1), (True, 1), (True, 2)])
 def test_a_backlog_of_the_warm_up_is_reported_and_a_phase_can_wait_until_it_is_gone(
     state, folder, slow_at_first, waits, ranks
@@ -105,6 +107,7 @@ def test_a_backlog_of_the_warm_up_is_reported_and_a_phase_can_wait_until_it_is_g
         assert "unanswered requests of the warm-up" in loadframe("report", "run").stdout
 
 
+@pytest.mark.slow
 def test_a_short_wait_finds_an_empty_queue(state, folder):
     phase = "{name: look, operation: look, rate: 5/s, warmup: 1s, wait_for_queue: 2s, duration: 2s}"
     Path("w.yaml").write_text(f"{WORKLOAD.partition('phases:')[0]}phases: [{phase}]\n")

@@ -267,6 +267,7 @@ def test_the_overhead_of_the_generator_is_shown_by_kernel_timestamps(tmp_path, t
         assert "generator_overhead" in {reason.code for reason in run.summary.verdict.reasons}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_search_service_that_hides_its_cluster_is_measured(tmp_path, status):
     with ServerlessSearch(status) as service:

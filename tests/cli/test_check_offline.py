@@ -95,6 +95,7 @@ def traced() -> bool:
     return strace is not None and subprocess.run([strace, "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not traced(), reason="requires strace with permission to trace, to list the system calls of the engine"
 )

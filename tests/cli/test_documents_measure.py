@@ -42,6 +42,7 @@ def test_fewer_documents_are_a_regression_and_break_a_bound(results):
     assert "documents needs a lower bound" in done.stderr
 
 
+@pytest.mark.slow
 def test_documents_are_compared(tmp_path):
     path = write_variants(tmp_path / "e", {"old": Truth(noise=0.01), "new": Truth(noise=0.01, lam=150.0)})
     contrasts = result("compare", path, "--measure", "documents")["contrasts"]

@@ -40,6 +40,7 @@ def literal_codes(source: str) -> Iterator[int]:
             yield node.lineno
 
 
+@pytest.mark.slow
 def test_code_exits_with_named_codes_only():
     modules = {str(path.relative_to(SOURCES)): path.read_text() for path in SOURCES.rglob("*.py")}
     assert modules.keys() >= HELPERS
@@ -129,6 +130,7 @@ def test_a_full_disk_behind_the_output_is_one_message(words, code):
     ]
 
 
+@pytest.mark.slow
 def test_a_broken_standard_error_does_not_lose_the_run(tmp_path):
     (tmp_path / "w.yaml").write_text(
         """\

@@ -106,6 +106,7 @@ def test_the_version_is_printed():
     assert loadframe("--version").stdout == f"loadframe {__version__}\n"
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself_with_examples_that_it_understands():
     for command in every_command():
         done = loadframe(*command.split(), "--help")
@@ -135,6 +136,7 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
     assert done.stdout.splitlines()[-1] == "imported:"
 
 
+@pytest.mark.slow
 def test_commands_that_measure_and_report_import_no_optimiser():
     program = """
 import sys

@@ -52,6 +52,7 @@ def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
 
 
 # From here on the command has its handler; before, Python itself starts.
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [random.Random(f"15/{number}").uniform(0.1, WHOLE) for number in range(4)])
 def test_at_any_instant_the_status_is_right_and_the_files_are_readable(tmp_path, at):
     said, run = interrupt(tmp_path, at)
@@ -59,12 +60,14 @@ def test_at_any_instant_the_status_is_right_and_the_files_are_readable(tmp_path,
     assert ("phase open" in said) <= (run is not None)
 
 
+@pytest.mark.slow
 def test_in_a_phase_that_is_over_at_once_it_ends_the_command(tmp_path):
     said, run = interrupt(tmp_path, 0.0, wait_for="phase prepare")
     assert "phase closed" not in said
     assert run is None or run.raw_summary["status"] == "interrupted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "measured"),
     [
@@ -85,6 +88,7 @@ def test_sent_requests_are_kept_before_any_answer(tmp_path, at, measured):
     assert phase["operations"]["look"]["in_flight_at_end"] > 0
 
 
+@pytest.mark.slow
 def test_a_calibration_ends_in_the_middle_of_a_measurement(tmp_path):
     with Running("calibrate", "--quick", folder=tmp_path) as command:
         command.wait_for("1 of")
@@ -104,6 +108,7 @@ measure: closed
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["bench", "run"])
 def test_an_interrupt_ends_the_metrics_of_a_command(tmp_path, command):
     (tmp_path / "w.yaml").write_text(WORKLOAD.replace("duration: 300ms", "duration: 300s"))

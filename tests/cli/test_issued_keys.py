@@ -79,6 +79,7 @@ def variables(kind: str, address: str, folder: Path) -> dict[str, str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["instance", "container"])
 def test_an_issued_key_is_renewed_during_the_run(folder, kind):
     used: Counter[str] = Counter()
@@ -113,6 +114,7 @@ def test_an_issued_key_is_renewed_during_the_run(folder, kind):
     assert not list((state / "aws").iterdir()), "the file with the key ends with the command"
 
 
+@pytest.mark.slow
 def test_a_program_issues_the_key_of_a_profile(folder):
     program = folder / "issue.py"
     program.write_text(f"print({json.dumps(json.dumps({'Version': 1, **document(KEY, 3600, 'SessionToken')}))})\n")

@@ -84,6 +84,7 @@ def test_the_verifier_agrees_with_a_published_signature():
     assert signed == "07ec1639c89043aa0e3e2de82b96708f198cceab042d4a97044c66dd9f74e7f8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [[], ["--compress"]], ids=["plain", "compressed"])
 def test_a_serverless_collection_is_measured_with_signed_requests(folder, compress):
     run = folder / "results" / "run"
@@ -107,6 +108,7 @@ def test_a_serverless_collection_is_measured_with_signed_requests(folder, compre
     assert any("--aws-profile load" in line for line in seen), "the command itself was among the processes"
 
 
+@pytest.mark.slow
 def test_a_renewed_key_in_the_profile_replaces_the_expired_one(folder):
     used: Counter[str] = Counter()
     valid = {KEY.id: KEY, SECOND.id: SECOND}
@@ -244,6 +246,7 @@ def test_refused_credentials_are_distinguished_from_missing_ones(folder, words, 
     assert "hush" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "form"), [("--token-file", "Bearer {}"), ("--api-key-file", "ApiKey {}")], ids=["token", "API key"]
 )
@@ -309,6 +312,7 @@ def test_another_server_that_lacks_the_first_page_is_not_a_cluster(folder):
     assert "not a cluster of opensearch: GET / failed with status 404" in done.stderr
 
 
+@pytest.mark.slow
 def test_any_http_service_gets_signed_requests(folder):
     (folder / "rest.yaml").write_text(
         "workload: rest\n"
@@ -354,6 +358,7 @@ class Echo(Handler):
         self.wfile.write(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["aws", "token", "API key", "password"])
 def test_the_credentials_that_an_answer_repeats_are_masked(folder, scheme):
     (folder / "rest.yaml").write_text(

@@ -114,6 +114,7 @@ def test_an_impossible_host_is_refused(folder):
     assert "a..b:1: cannot serve metrics" in done.stderr
 
 
+@pytest.mark.slow
 def test_traces_of_a_store_without_http_are_refused_before_it_starts(folder):
     done = loadframe(*BENCH, "--output", "kept", "--trace", "1%", "--otlp", "http://127.0.0.1:4318")
     assert done.returncode == 2
@@ -138,6 +139,7 @@ repetitions: 1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_traced_bench_pushes_a_span_for_each_request(folder, ranks):
     Path("looks.yaml").write_text(WORKLOAD)
@@ -155,6 +157,7 @@ def test_a_traced_bench_pushes_a_span_for_each_request(folder, ranks):
     assert f"sent traces; spans: {len(spans):,}\n" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_traced_experiment_pushes_spans_of_each_run(folder):
     Path("looks.yaml").write_text(WORKLOAD)
     Path("experiment.yaml").write_text(EXPERIMENT)

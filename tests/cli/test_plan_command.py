@@ -31,6 +31,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(simulate, "TRIALS", 4)
 
 
+@pytest.mark.slow
 def test_of_a_file_everything_is_supposed(tmp_path):
     (tmp_path / "e.yaml").write_text(FILE)
     status, told, _ = within("plan", tmp_path / "e.yaml", "--sigma", "0.1", "--json")
@@ -43,6 +44,7 @@ def test_of_a_file_everything_is_supposed(tmp_path):
     assert planned["effects"] == [{"factor": "nodes", "runs": 1, "least": None}]
 
 
+@pytest.mark.slow
 def test_the_text_explains_its_columns(tmp_path):
     (tmp_path / "e.yaml").write_text(FILE)
     _, told, _ = within("plan", tmp_path / "e.yaml")
@@ -51,6 +53,7 @@ def test_the_text_explains_its_columns(tmp_path):
         assert re.search(f"{column}(, coherency)?: [a-z0-9]", words), column
 
 
+@pytest.mark.slow
 def test_the_text_names_the_next_measurement(tmp_path):
     (tmp_path / "e.yaml").write_text(FILE)
     status, told, _ = within("plan", tmp_path / "e.yaml")
@@ -60,6 +63,7 @@ def test_the_text_names_the_next_measurement(tmp_path):
     assert "The most informative design per run is" in words
 
 
+@pytest.mark.slow
 def test_a_plan_from_a_folder_uses_its_runs(tmp_path):
     truth = Truth(node_sigma=0.2, noise=0.02, seconds=2)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4, 8), clients=(8,), repetitions=3)
@@ -105,6 +109,7 @@ def test_out_of_range_options_are_refused(tmp_path, words):
     assert said.startswith("loadframe: ")
 
 
+@pytest.mark.slow
 def test_designs_count_the_runs_of_all_factors(tmp_path):
     two = planned(tmp_path, FILE.replace("[1, 2, 4]}", "[1, 2, 4], clients: [1, 2]}"), "--budget", "13")
     one = planned(tmp_path, FILE, "--budget", "6")
@@ -211,6 +216,7 @@ def test_the_plan_of_a_comparison_gives_the_repetitions_for_its_least_difference
     assert [(effect["factor"], effect["runs"]) for effect in few["effects"]] == [("variant", 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ["elasticity-paper/small-redis", "sharded-mongodb/small-reads", "tour/capacity"])
 def test_a_plan_without_a_curve_imports_no_fit(study):
     path = Path(__file__).parents[2] / "experiments" / f"{study}.yaml"
@@ -225,6 +231,7 @@ def test_a_plan_without_a_curve_imports_no_fit(study):
     assert f"A{'n' * ('elastic' in study)} " in done.stdout.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_the_node_hours_of_a_job_are_those_of_all_its_machines(tmp_path):
     several = FILE.replace("{kind: sim}", "{kind: redis, host: slurm, placement: {share: false, per_machine: 2}}")
     (tmp_path / "e.yaml").write_text(several + "duration: 1h\nrepetitions: 5\n")
@@ -239,6 +246,7 @@ def test_the_node_hours_of_a_job_are_those_of_all_its_machines(tmp_path):
     assert "on this machine." in within("plan", tmp_path / "e.yaml")[1]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_be_generated(tmp_path):
     reading = "measure: [load]\nprepare: []\nwith: {file: no.json, documents: 36000000}"
     (tmp_path / "e.yaml").write_text(FILE.replace("measure: range_100", reading))
@@ -255,6 +263,7 @@ def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_
     assert extent["seconds"] < 600
 
 
+@pytest.mark.slow
 def test_unknown_lengths_are_given_as_minimum(tmp_path):
     (tmp_path / "walk.yaml").write_text(
         "workload: walk\ncollections: {things: {redis: {}}}\n"
@@ -328,6 +337,7 @@ def test_a_dry_run_gives_the_time_of_the_runs_that_remain(partly_recorded):
     assert 10 <= left["remaining_seconds"] < whole["remaining_seconds"] / 2
 
 
+@pytest.mark.slow
 def test_a_finished_experiment_says_so_and_how_to_repeat_it(partly_recorded):
     for words in (("plan", "e.yaml"), ("plan", "results/small")):
         if Path(words[-1]).exists():
@@ -355,6 +365,7 @@ def test_runs_of_another_version_of_the_file_do_not_count(partly_recorded):
     assert within("run", "e.yaml", "--dry-run")[1].startswith("small: 4 runs, about ")
 
 
+@pytest.mark.slow
 def test_a_fitted_peak_is_not_called_an_assumption(tmp_path):
     truth = Truth(node_sigma=0.2, noise=0.02, seconds=2)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4, 8), clients=(8,), repetitions=3)

@@ -82,6 +82,7 @@ def test_other_proxies_are_refused_unless_they_do_not_apply(monkeypatch, url):
     assert "hush" not in f"{caught.value} {caught.value.where}"
 
 
+@pytest.mark.slow
 def test_status_goes_through_the_proxy_and_load_is_refused(tmp_path):
     log, run = tmp_path / "log", tmp_path / "run"
     with (
@@ -107,6 +108,7 @@ def test_status_goes_through_the_proxy_and_load_is_refused(tmp_path):
     assert "hush-1" not in done.stderr + refused.stderr
 
 
+@pytest.mark.slow
 def test_tls_and_signatures_pass_the_proxy_unchanged(tmp_path):
     authority, key = trustme.CA(), AwsKey("AKIAFIRST", "secret-4711")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -143,6 +145,7 @@ def own_name():
     return name
 
 
+@pytest.mark.slow
 def test_load_connects_directly_while_administration_uses_the_proxy(tmp_path, own_name):
     with ServerlessSearch(404, host=socket.gethostbyname(own_name)) as service:
         address = f"{own_name}:{service.address.rpartition(':')[2]}"

@@ -17,6 +17,7 @@ def experiment(tmp_path_factory):
     return write_experiment(tmp_path_factory.mktemp("report") / "e", clients=(4, 8, 16), repetitions=2)
 
 
+@pytest.mark.slow
 def test_an_experiment_gets_its_page_and_a_brief_answer(experiment):
     done = loadframe("report", experiment)
     assert done.returncode == 0, done.stderr
@@ -25,6 +26,7 @@ def test_an_experiment_gets_its_page_and_a_brief_answer(experiment):
     assert (experiment / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_command_does_not_import_pandas(experiment):
     done = loadframe("report", experiment, before=(str(LOADFRAME.with_name("python")), "-X", "importtime"))
     assert done.returncode == 0
@@ -41,6 +43,7 @@ def test_a_page_is_written_to_the_given_path(experiment, tmp_path):
     assert not (run / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_json_is_the_analysis(experiment, tmp_path):
     document = result("report", experiment, "--output", tmp_path / "e.html")
     assert document["experiment"] == "simulated"
@@ -121,10 +124,12 @@ def test_a_run_of_a_newer_loadframe_is_refused(tmp_path):
     assert "unsupported run format 99" in refused(path)
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_is_refused(experiment, tmp_path):
     assert "cannot be written" in refused(experiment, "--output", tmp_path / "none" / "e.html")
 
 
+@pytest.mark.slow
 def test_an_experiment_can_be_reported_where_it_was_copied_to(experiment, tmp_path):
     copy = shutil.copytree(experiment, tmp_path / "copy")
     assert loadframe("report", copy).returncode == 0

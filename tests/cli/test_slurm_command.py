@@ -148,6 +148,7 @@ def test_without_a_controller_the_remedy_is_to_start_or_reach_it(folder, monkeyp
     assert "--partition" not in said
 
 
+@pytest.mark.slow
 def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
     assert done.returncode == 2
@@ -155,6 +156,7 @@ def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     assert "invalid partition" in done.stderr.lower()
 
 
+@pytest.mark.slow
 def test_a_refused_job_keeps_the_former_script_which_a_job_may_submit_again(slurm, folder):
     assert slurm.run(LOADFRAME, "slurm", "small.yaml", folder=folder).returncode == 0
     former = (folder / "small.sbatch").read_text()

@@ -31,6 +31,7 @@ def spec(service: CouchbaseService, tmp_path: Path) -> ClusterSpec:
     )
 
 
+@pytest.mark.slow
 def test_a_cluster_grows_shrinks_stops_and_starts_again_where_it_was(service, spec, state):
     with Cluster.start(spec) as cluster:
         assert cluster.describe()["version"] == "7.6.2"

@@ -361,6 +361,7 @@ def test_a_node_that_another_command_kills_while_the_cluster_grows_stays_killed(
     assert {node.name: node.state for node in saved().nodes}["node-0"] == State.KILLED
 
 
+@pytest.mark.slow
 def test_nodes_that_commands_kill_at_the_same_time_are_all_written_down(toy, state):
     with Cluster.start(ClusterSpec(store="toy", nodes=8, name="trial")):
         commands = [Cluster.load("trial") for _ in range(7)]
@@ -478,6 +479,7 @@ def test_a_paused_node_can_be_stopped(toy, state):
     assert not servers(state)
 
 
+@pytest.mark.slow
 def test_a_stopped_cluster_comes_back_with_more_nodes_and_with_fewer(cluster, toy):
     cluster.stop()
     spec = saved().spec
@@ -501,6 +503,7 @@ def test_another_command_follows_the_change(cluster):
         other.stop()
 
 
+@pytest.mark.slow
 def test_a_change_that_was_cut_off_is_finished_by_mending(cluster, toy):
     """The state after kill -9 of the command in the middle of a join: the node is recorded, but gone."""
     record, seen = named.record_of("trial"), []

@@ -41,6 +41,7 @@ def servers(there: Machines, name: str) -> list[str]:
     return [line for line in there.processes(name) if "redis-server" in line]
 
 
+@pytest.mark.slow
 def test_a_kept_cluster_grows_onto_another_machine_and_comes_back_with_its_data(there):
     everywhere = ("m1", "m2", "m3", "m4")
     up = ("cluster", "up", "spread", "--store", "redis", "--nodes", 3, "--host", "ssh")
@@ -90,6 +91,7 @@ def kept(cluster: Cluster) -> int:
     return sum(int(cluster.store.client(address).ask("DBSIZE")) for address in cluster.addresses)
 
 
+@pytest.mark.slow
 def test_a_run_on_machines_records_them_their_growth_and_a_cut(there, tmp_path):
     where = ("--store", "redis", "--nodes", 3, "--host", "ssh", "--machines", "m1,m2,m3,m4")
     load = ("--warmup", "1s", "--duration", "200s", "--clients", 2, "--at", "1s=grow", "--output", tmp_path / "run")
@@ -139,6 +141,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_machine_that_crashes_under_load_makes_the_run_invalid_and_leaves_nothing(state, tmp_path, monkeypatch):
     with machines(2) as two:
         monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
@@ -156,6 +159,7 @@ def test_a_machine_that_crashes_under_load_makes_the_run_invalid_and_leaves_noth
         until(lambda: not servers(two, "m1"))
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monkeypatch):
     with machines(2) as two:
         monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
@@ -173,6 +177,7 @@ def test_the_rest_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monk
         assert "m1: could not connect: it does not answer" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_leaves_no_node_on_any_machine(there, tmp_path):
     words = ("bench", "ycsb/b", "--store", "redis", "--host", "ssh", "--machines", "m1", "--duration", "60s")
     command = [commands.LOADFRAME, *words, "--output", tmp_path / "run"]
@@ -183,6 +188,7 @@ def test_a_command_that_is_killed_leaves_no_node_on_any_machine(there, tmp_path)
     assert there.run("m1", "ls", "/var/lib/loadframe/passing").split() == []
 
 
+@pytest.mark.slow
 def test_a_placement_that_does_not_fit_is_refused_before_anything_starts(there):
     spec = ClusterSpec(store="redis", nodes=3, host="ssh", machines=("m1", "m2"))
     with pytest.raises(BadInput, match="the machines have slots for only 2 nodes: m1 1, m2 1"):

@@ -99,6 +99,7 @@ def replace_folders(node: Path, canary: Path) -> None:
             path.symlink_to(canary.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["sim", "redis", "postgresql", "mongodb"])
 def test_commands_do_not_follow_replacements_of_a_nodes_files(store: str, canary: Path, state: Path):
     up = loadframe("cluster", "up", "trial", "--store", store)

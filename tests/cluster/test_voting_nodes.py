@@ -34,6 +34,7 @@ def test_one_of_two_and_three_of_three_and_more_may_be_elected(toy):
     assert not [step for step in toy.told if step[0] == "resign"]
 
 
+@pytest.mark.slow
 def test_nodes_that_join_are_elected_while_that_is_wanted_and_the_others_from_the_next_start_on(toy):
     with Cluster.start(SPEC) as cluster:
         cluster.grow(3)
@@ -73,6 +74,7 @@ def test_those_that_are_too_many_resign_before_they_are_restarted(toy):
     assert "restarting node-1 without its vote" in lines
 
 
+@pytest.mark.slow
 def test_records_of_before_say_that_all_may_be_elected(toy):
     toy.elected = None
     with Cluster.start(replace(SPEC, nodes=4)) as cluster:

@@ -41,6 +41,7 @@ def _marks(page: Page) -> list[pytest.MarkDecorator]:
     return [*heavy, *([pytest.mark.trial, pytest.mark.timeout(1800)] if _name(page) in TRIALS else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES])
 def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page, request: pytest.FixtureRequest):
     carry_out(page, request, patience=900 if _name(page) in TRIALS else 300)

@@ -31,6 +31,7 @@ def site(tmp_path_factory) -> tuple[Path, str]:
     return folder, done.stderr
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_warnings(site):
     warnings = [line for line in site[1].splitlines() if re.match(r"WARNING|ERROR", line)]
     assert not warnings, "\n".join(warnings)

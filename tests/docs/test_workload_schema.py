@@ -27,6 +27,7 @@ def judged(tmp_path):
     return judged
 
 
+@pytest.mark.slow
 def test_it_is_a_schema():
     Draft202012Validator.check_schema(schema())
 

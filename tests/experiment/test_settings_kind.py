@@ -100,6 +100,7 @@ def test_settings_that_need_a_restart_are_grouped(load):
     assert all(len(group) == 2 for group in groups)
 
 
+@pytest.mark.slow
 def test_real_effects_are_found_and_absent_ones_are_not_claimed(opened):
     experiment, folder = opened()
     made = finished(experiment, folder)
@@ -139,6 +140,7 @@ def test_where_nothing_matters_nothing_is_claimed(opened):
     assert "No setting changes throughput of look" in read_report(folder.path).page
 
 
+@pytest.mark.slow
 def test_a_screening_combines_only_significant_settings(opened):
     experiment, folder = opened(EXPERIMENT.replace("repetitions: 2", "repetitions: 3") + "scheme: screening\n")
     made = finished(experiment, folder)
@@ -161,6 +163,7 @@ def test_a_screening_combines_only_significant_settings(opened):
     assert [run.treatment["with.hits"] for run in made if run.id.startswith("confirm-")] == [10] * 8
 
 
+@pytest.mark.slow
 def test_an_optimiser_plans_trial_after_trial_and_resumes(opened):
     text = EXPERIMENT + "scheme: tpe\ntrials: 12\nat: {nodes: [1, 2]}\n"
     experiment, folder = opened(text)
@@ -294,6 +297,7 @@ def test_a_failed_confirmation_run_is_repeated_and_changes_no_other_run(opened, 
     assert [run.id for run in experiment.kind.next_runs(experiment, folder.runs_path)] == [died[0]]
 
 
+@pytest.mark.slow
 def test_an_optimiser_learns_of_a_dead_store(opened):
     """A heap of 512 MiB would be faster; the store dies of it."""
     experiment, folder = opened(EXPERIMENT + "scheme: tpe\ntrials: 24\n")

@@ -113,6 +113,7 @@ def test_nodes_end_with_the_agent_unless_they_are_kept(there, monkeypatch):
     again.close()
 
 
+@pytest.mark.slow
 def test_a_cut_link_is_known_within_seconds_and_a_restored_one_serves_again(host, there):
     machine = host.machine("m2")
     process = machine.start(command(machine, "behind"), Limits())
@@ -209,6 +210,7 @@ def test_a_machine_without_python_is_refused(monkeypatch):
             SshHost(("m1",), Placement()).require()
 
 
+@pytest.mark.slow
 def test_nodes_bind_the_network_that_is_asked_for(there, monkeypatch):
     monkeypatch.setenv("LOADFRAME_SSH", there.ssh)
     address = there.addresses["m1"]

@@ -263,6 +263,7 @@ def test_wrong_options_are_refused_with_one_message(folder, words, message):
     assert message in errors
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_address_as_json_and_ends_with_ctrl_c(folder):
     with open_folder("explore") as place, Running("explore", folder, "--web-address", 0, "--json", folder=place) as run:
         printed = place / "stdout.txt"
@@ -273,6 +274,7 @@ def test_the_command_prints_the_address_as_json_and_ends_with_ctrl_c(folder):
         assert run.send(signal.SIGINT)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
 @pytest.mark.parametrize("width", [400, 1400])
 def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
@@ -309,6 +311,7 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
         assert browser.wait_for("!document.getElementById('lost').hidden && document.getElementById('lost').innerText")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
 def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
     run = RecordedRun(TwoOperations(folder, [0, 2, 3, 7]))
@@ -335,6 +338,7 @@ def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
         browser.wait_for("document.getElementById('stand').innerText.endsWith('rows, from 2 s and before 9 s')")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
 def test_small_large_and_negative_numbers_are_written_and_drawn(folder):
     with served(folder) as url, Chromium() as browser:

@@ -145,6 +145,7 @@ def count(results):
     return sum(operation["requests"] for outcome, _ in results for operation in outcome["operations"])
 
 
+@pytest.mark.slow
 def test_prometheus_has_all_requests_of_both_runs_without_a_reset(scraped):
     prometheus, results = scraped
     total = f"sum(loadframe_requests_total) == {count(results)}"

@@ -101,6 +101,7 @@ def test_an_experiment_goes_from_run_to_run_on_one_page_and_ends_with_the_report
         assert browser.evaluate(latest("Throughput")), "the last figures stay"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(360, False), (1400, True)])
 def test_the_page_of_a_long_run_with_many_nodes_and_events_can_be_read(folder, width, dark):
     with Chromium(width, 800, dark=dark) as browser, feed(*long_run()) as written, served() as url:
@@ -116,6 +117,7 @@ def test_the_page_of_a_long_run_with_many_nodes_and_events_can_be_read(folder, w
         assert browser.wait_for("document.querySelectorAll('.chart path').length === 0"), "the next run clears the page"
 
 
+@pytest.mark.slow
 def test_a_trial_shows_its_load_the_slo_and_its_outcome(folder):
     def load(second, p99):
         return {"kind": "load", "time": float(second), "second": second, "requests": 673, "documents": 0, "p50": 0.002,
@@ -177,6 +179,7 @@ def long_run():
 HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(360, True), (1400, False)])
 def test_answers_are_always_drawn_as_text(folder, width, dark):
     rows = [[HOSTILE, 20.0, [1.0]], *([f"https://site{n}.example/", 12.0 - n, [None]] for n in range(12))]

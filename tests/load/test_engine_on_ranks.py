@@ -66,6 +66,7 @@ def rows(folder: Path, name: str):
         return list(csv.DictReader(text))
 
 
+@pytest.mark.slow
 def test_ranks_and_threads_share_the_same_requests_and_write_one_record(tmp_path):
     counts = []
     for ranks, threads in ((1, 8), (8, 1), (3, 2)):
@@ -103,6 +104,7 @@ def test_a_condition_is_met_by_the_sum_and_ends_all_ranks(tmp_path):
     assert outcome["measured"] < 59
 
 
+@pytest.mark.slow
 def test_all_ranks_measure_the_window_that_is_chosen_during_the_load(tmp_path):
     chosen = {}
 

@@ -141,6 +141,7 @@ def test_workers_run_on_the_cores_that_are_theirs(tmp_path):
     assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.slow
 def test_python_code_runs_during_load(tmp_path):
     counted = 0
 

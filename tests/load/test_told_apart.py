@@ -35,6 +35,7 @@ def test_several_generators_are_refused(tmp_path):
         run_phase(asking({"ad": {"constant": 1}, "day": {"constant": 1}}, 10, ranks=2), tmp_path, lambda _: None)
 
 
+@pytest.mark.slow
 def test_an_answer_is_as_old_as_the_newest_event_that_was_seen_before_it_was_asked_for(tmp_path):
     phase = plan(sample=0.05)
     ask = {"name": "asked", "mix": [["ask", 1]], "pacing": {"open": {"rate": 50}}, "stop": {"duration": 4}}

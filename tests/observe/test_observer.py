@@ -91,6 +91,7 @@ def test_leaving_does_not_wait_for_an_answer_that_never_comes(tmp_path):
     assert rows(run, "node:n1") == {}, "what comes after leaving is not written"
 
 
+@pytest.mark.slow
 def test_a_gap_is_one_event_with_its_cause_and_another_when_it_is_over(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         with Observer([Counting(blind=range(2, 4))], writer):
@@ -142,6 +143,7 @@ def test_disk_failures_are_raised_when_leaving(tmp_path):
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_looking_at_three_nodes_costs_less_than_a_hundredth_of_a_core(tmp_path, spawn):
     pids = {f"n{number}": spawn("import time; time.sleep(60)").pid for number in range(3)}
     samplers = [ProcessSampler(lambda: pids), HostSampler(), StoreSampler(dict)]

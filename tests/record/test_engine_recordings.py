@@ -52,6 +52,7 @@ def short():
     return PLAN["streams"][0] | {"stop": {"requests": 10}}
 
 
+@pytest.mark.slow
 def test_seconds_of_all_phases_lie_on_the_runs_time_axis(run):
     rows = run.series.to_pylist()
     assert {row["phase"] for row in rows} == {"first", "second"}

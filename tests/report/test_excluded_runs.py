@@ -155,6 +155,7 @@ def test_commands_name_each_excluded_run_with_its_reason(command, tmp_path):
         assert reason in text
 
 
+@pytest.mark.slow
 def test_a_strong_and_a_weak_curve_name_each_excluded_run_with_its_reason(tmp_path):
     strong = write_experiment(tmp_path / "strong", nodes=(1, 2, 4), clients=(8,), repetitions=3, experiment="same")
     weak = write_experiment(tmp_path / "weak", Truth(node_serial=0.1), nodes=(1, 2, 4), clients=(8,), repetitions=3,

@@ -69,6 +69,7 @@ def columns(*rows, titles=("measure", "value"), names=1):
     return {title: list(cells) for title, *cells in zip(*lines, strict=True)}
 
 
+@pytest.mark.slow
 def test_pdf_has_the_width_of_a_column_and_embeds_its_font(folder):
     target, _ = exported(folder, "pdf")
     for column, points in (("1col", 228), ("2col", 467.25)):
@@ -108,6 +109,7 @@ def test_an_export_does_not_mix_with_recorded_data(folder, tmp_path):
     assert within("report", run, "--export", run / "figures", "--format", "csv")[0] in (0, 4)
 
 
+@pytest.mark.slow
 def test_png_has_300_dots_per_inch(folder):
     target, _ = exported(folder, "png")
     content = (target / "range_100-throughput-over-nodes-1col.png").read_bytes()
@@ -119,6 +121,7 @@ def test_svg_is_whole_and_has_a_width_in_inches(folder):
     assert ET.parse(target / "range_100-throughput-over-nodes-2col.svg").getroot().get("width") == "6.49in"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(chromium.missing()), reason="needs chromium")
 def test_svg_brings_the_font_of_all_its_texts(folder):
     target, _ = exported(folder, "svg")
@@ -141,6 +144,7 @@ def test_svg_brings_the_font_of_all_its_texts(folder):
     assert path.stat().st_size < 100_000
 
 
+@pytest.mark.slow
 def test_tables_have_the_figures_of_the_page(folder):
     target, _ = exported(folder, "csv")
     (table,) = [table for title, table in read_report(folder).page.tables if title == "speedups"]
@@ -206,6 +210,7 @@ def test_models_name_the_unit_of_the_throughput_of_one(folder):
     assert row["linear unit"] == "1/s"
 
 
+@pytest.mark.slow
 def test_the_answer_and_the_software_can_be_quoted(folder):
     target, told = exported(folder, "csv")
     answer, *_ = (target / "answer.txt").read_text().splitlines()
@@ -446,6 +451,7 @@ def warnings(target, options, lines):
     return [line for line in printed if "Rerun to get cross-references right" not in line]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
 def test_articles_of_one_and_of_two_columns_with_every_plot_and_table_have_no_warning(folder, tmp_path):
     target, _ = exported(folder, "pdf,latex")

@@ -28,6 +28,7 @@ def step(folder):
     return step
 
 
+@pytest.mark.slow
 def test_a_join_that_failed_is_censored_and_not_left_out(step):
     assert step.joins == (2, 5)
     delay = step.measures["join_delay"]
@@ -63,6 +64,7 @@ def test_the_report_says_how_many_joined_with_an_interval_and_names_the_others(f
     assert [failure["kind"] for failure in failures[0]] == ["change"]
 
 
+@pytest.mark.slow
 def test_without_a_joined_node_its_gain_is_absent(tmp_path):
     (group,) = read_elasticity(write_elastic(tmp_path / "e", repetitions=3, unjoined=(1, 2, 3))).groups
     (step,) = group.steps

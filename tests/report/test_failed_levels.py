@@ -111,6 +111,7 @@ def test_a_run_that_lost_a_node_is_named_as_part_of_the_curves(tmp_path):
     assert "did not fail" not in level.remedy
 
 
+@pytest.mark.slow
 def test_the_best_number_of_clients_is_one_at_which_the_store_did_not_fail(tmp_path):
     truth = Truth(seconds=2, noise=0.0, kappa=0.0)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2), clients=(1, 4, 8))

@@ -150,6 +150,7 @@ def contrast_to_white(color):
     return 1.05 / (0.05 + sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True)))
 
 
+@pytest.mark.slow
 def test_axes_of_whole_levels_have_only_whole_ticks(tmp_path):
     levels = [1, 2]
     design = [

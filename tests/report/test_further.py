@@ -93,6 +93,7 @@ def test_an_experiment_of_which_nothing_is_valid_has_neither(tmp_path):
     assert more.document == {"bands": []}
 
 
+@pytest.mark.slow
 def test_many_treatments_are_left_to_the_page(tmp_path):
     few, many = (
         write_experiment(tmp_path / name, nodes=(1,), clients=range(1, most), repetitions=1)

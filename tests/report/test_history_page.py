@@ -153,6 +153,7 @@ def test_an_accepted_change_is_shown_with_its_reason(folder):
     assert "checksums" in Page((folder / "history.html").read_text()).text
 
 
+@pytest.mark.slow
 def test_the_gate_reports_each_change_until_it_is_accepted(tmp_path):
     folder = write_history(tmp_path / "history", nights=18, changed=(6, 12))
     first, second = (f"2026-01-{night + 1:02}T02:00" for night in (6, 12))

@@ -223,6 +223,7 @@ def capacity(path, trials, *figures, searches):
     return write_capacity(path, trials, searches=searches, search=search, published=published(*figures))
 
 
+@pytest.mark.slow
 def test_a_published_capacity_stands_beside_the_result_of_the_searches(tmp_path):
     of_both = (
         figure("capacity", {"nodes": 1}, value=500.0, phase=""),

@@ -90,6 +90,7 @@ def show(browser: Chromium, page: Path) -> None:
     browser.evaluate("for (const it of document.querySelectorAll('details')) it.open = true")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_or_illegible(pages, width):
     with Chromium(width, 900) as browser:
@@ -99,6 +100,7 @@ def test_nothing_is_cut_or_illegible(pages, width):
             assert browser.evaluate(ILLEGIBLE) == [], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_axe_finds_no_violation(pages, width):
     if lacking := axe.missing():

@@ -27,6 +27,7 @@ def page(html):
     return Page(html)
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_anywhere(page, html):
     assert page.loads == []
     style = html[html.index("<style>") : html.index("</style>")]
@@ -83,6 +84,7 @@ def test_the_answer_of_a_single_size_appears_once(tmp_path):
     assert text.count("Throughput peaks at") == 1
 
 
+@pytest.mark.slow
 def test_curves_that_cannot_be_fitted_for_the_same_reason_share_a_sentence(tmp_path):
     folder = write_experiment(tmp_path / "e", clients=(1, 4))
     (curves,) = read_sweep(folder).curves
@@ -91,6 +93,7 @@ def test_curves_that_cannot_be_fitted_for_the_same_reason_share_a_sentence(tmp_p
     assert words.startswith("Not fitted: only 2 distinct sizes (clients)")
 
 
+@pytest.mark.slow
 def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):
     path = write_experiment(tmp_path / "e", nodes=(1, 2, 3, 4, 6, 8), clients=(8, 16), repetitions=1)
     plots = Page(sweep_page(read_sweep(path))).plots

@@ -42,6 +42,7 @@ def pair(folders):
     return pair
 
 
+@pytest.mark.slow
 def test_each_law_gives_back_its_serial_share(pair):
     assert {scaling: law.name for scaling, law in pair.laws.items()} == {"strong": "amdahl", "weak": "gustafson"}
     for law in pair.laws.values():
@@ -77,6 +78,7 @@ def test_the_answer_compares_speed_ups_on_the_same_nodes(pair):
     assert "are different quantities" in said
 
 
+@pytest.mark.slow
 def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     # The order of the runs decides on their noise.
     result = read_strong_and_weak(
@@ -88,6 +90,7 @@ def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     assert "No significant difference between the curves" in strong_weak.lead(pair)
 
 
+@pytest.mark.slow
 def test_laws_that_miss_the_data_are_reported(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
     assert "Gustafson's law does not fit these data (beyond the noise)." in strong_weak.laws(result.pairs[0])
@@ -103,12 +106,14 @@ def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
     assert json.loads(json.dumps(pair.as_dict(), allow_nan=False))["laws"] == pair.laws
 
 
+@pytest.mark.slow
 def test_curves_with_different_first_nodes_lack_a_common_base(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
     assert "the strong curve starts at 1 node and the weak one at 2 nodes" in strong_weak.lead(result.pairs[0])
     assert "c0-speedups" not in Page(strong_weak_page(result)).plots
 
 
+@pytest.mark.slow
 def test_the_page_has_both_curves_over_the_same_axis(folders):
     page = Page(strong_weak_page(read_strong_and_weak(*folders)))
     assert page.loads == []
@@ -126,6 +131,7 @@ def reported(*arguments):
     return json.loads(output)
 
 
+@pytest.mark.slow
 def test_the_command_takes_the_folders_in_any_order(folders, tmp_path):
     first, second = folders
     forth = reported(first, second)
@@ -139,6 +145,7 @@ def test_the_command_takes_the_folders_in_any_order(folders, tmp_path):
     assert reported(second, first, "--output", tmp_path / "pair.html") == forth
 
 
+@pytest.mark.slow
 def test_the_terminal_has_the_table_and_the_answer(folders, tmp_path):
     done = loadframe("report", *folders, "--output", tmp_path / "pair.html")
     assert done.returncode == 0, done.stderr

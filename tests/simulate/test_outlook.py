@@ -19,6 +19,7 @@ def width(estimate):
     return estimate.high - estimate.low
 
 
+@pytest.mark.slow
 def test_a_design_that_reaches_past_the_peak_names_it_and_one_that_ends_early_does_not():
     short = outlook("short", (1, 2, 4, 8), 3, LAW)
     far = outlook("far", (1, 4, 16, 48, 96), 3, LAW)

@@ -114,6 +114,7 @@ class Behind(Router):
         return self.hello()
 
 
+@pytest.mark.slow
 def test_settings_go_to_running_servers_behind_routers_and_the_cache_of_config_servers_stays(monkeypatch):
     store, stopped = find("mongodb"), f"127.0.0.1:{free_port()}"
     shard = {"_id": "s0", "host": f"s0/a:0,{stopped},arbiter:0"}

@@ -73,6 +73,7 @@ def test_as_few_slots_move_as_possible():
     assert balancing_moves(founded(4)) == {}
 
 
+@pytest.mark.slow
 def test_slots_in_pieces_are_put_together_before_ranges_are_cut():
     scattered = node("n0", set(range(0, 8192, 2)) | set(range(8192, SLOTS)))
     other = node("n1", set(range(1, 8192, 2)))

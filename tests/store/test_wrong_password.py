@@ -75,6 +75,7 @@ def test_by_mongodb(served, tmp_path):
     refused("mongodb", served(port, next(home.rglob("mongod")), *options), "Authentication failed")
 
 
+@pytest.mark.slow
 def test_by_cassandra():
     """The server refuses as in protocol version 4: AUTHENTICATE, then the error 0x0100."""
 

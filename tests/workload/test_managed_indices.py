@@ -75,6 +75,7 @@ def test_several_ranks_cannot_delete_old_days(tmp_path, monkeypatch):
         check_load([phase], "mongodb", {}, Generator(1), 1)
 
 
+@pytest.mark.slow
 def test_days_are_deleted_of_what_events_are_taken_into(tmp_path):
     path = tmp_path / "w.yaml"
     path.write_text(WORKLOAD.format(form="{collection: adds}").replace("manage_indices", "delete_days"))

@@ -61,6 +61,7 @@ def test_every_operation_is_documented(kind):
     assert f"| `{kind}` | " in PAGES["operations"]
 
 
+@pytest.mark.slow
 def test_the_engine_takes_every_variable_that_is_shown(tmp_path):
     variables = yaml.safe_load(VARIABLES)["variables"]
     sections = yaml.safe_load(completed(VARIABLES))

@@ -74,6 +74,7 @@ def test_a_form_is_documented_by_a_schema():
         assert word in schema
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path):
     """Random damage to a real workload: the result is a set of plans, or one message with a position."""
     sound = (LIBRARY / "nyc_taxis.yaml").read_text()

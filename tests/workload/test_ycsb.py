@@ -92,6 +92,7 @@ def test_an_unknown_phase_gets_its_nearest_neighbour():
         load_workload("ycsb/g")
 
 
+@pytest.mark.slow
 def test_a_path_is_not_a_name_with_a_phase(tmp_path):
     with pytest.raises(BadInput, match="other/a"):
         load_workload("other/a", folder=tmp_path)

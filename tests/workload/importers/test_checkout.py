@@ -35,6 +35,7 @@ def logs(tmp_path_factory):
     return valid, load_workload(str(folder / "logs.yaml"))
 
 
+@pytest.mark.slow
 def test_a_workload_with_common_operations_is_imported(rides):
     _, workload, _ = rides
     assert [phase.name for phase in workload.file.phases] == [

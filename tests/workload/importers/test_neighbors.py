@@ -79,6 +79,7 @@ def test_a_model_is_trained_and_waited_for():
     assert "fill-nested: its vectors outer.place belong to nested documents" in left_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "columns", "parameters"),
     [
@@ -112,6 +113,7 @@ def test_files_of_vectors_are_parameters(values, columns, parameters):
     assert {name: value for name, value in data["parameters"].items() if name != "documents"} == parameters
 
 
+@pytest.mark.slow
 def test_without_true_neighbours_recall_is_absent():
     _, left_out = imported(**local(data_set_format="bigann", data_set_path="base.fbin"))
     assert "nearest: its recall, because the ground truth is missing" in left_out

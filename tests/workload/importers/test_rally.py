@@ -263,6 +263,7 @@ def test_tasks_without_a_rate_report_no_limit_of_clients(written):
     assert import_rally(track, None, {}).left_out == ()
 
 
+@pytest.mark.slow
 def test_templates_with_as_many_fields_as_the_largest_tracks_have_are_imported(written, loaded):
     fields = {f"field_{number}": {"type": "keyword", "ignore_above": 1024} for number in range(20_000)}
     written("large.json", {"template": {"mappings": {"properties": fields}}})
@@ -339,6 +340,7 @@ def test_action_lines_among_documents_are_reported_and_other_archives_must_be_un
     assert "Download https://example.org/x.json.zip and unpack it to x.json." in imported.remarks
 
 
+@pytest.mark.slow
 def test_action_lines_name_the_index_that_documents_go_to(written, loaded):
     written("x.json", '\n{"create": {"_index": "b", "_id": "k"}}\n{"n": 1}\n')
     documents = {"source-file": "x.json", "includes-action-and-meta-data": True}
@@ -413,6 +415,7 @@ def test_unknown_parameters_and_challenges_get_a_suggestion(track):
     assert "usual" in str(caught.value.remedy)
 
 
+@pytest.mark.slow
 def test_a_template_without_end_is_ended(written):
     loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = i %}{% endfor %}{% endfor %}"
     with pytest.raises(BadInput, match="the templates need more than 1 s of CPU time") as caught:
@@ -424,6 +427,7 @@ def test_a_template_without_end_is_ended(written):
     assert "--memory-limit" in caught.value.remedy
 
 
+@pytest.mark.slow
 def test_a_damaged_track_is_imported_or_refused_and_nothing_else(written, monkeypatch):
     """In this process, for speed: damage hardly ever makes a loop without end."""
     from loadframe.workload.importers.rally import template
@@ -466,6 +470,7 @@ def test_json_without_templates_is_a_track_too(written, loaded):
     assert loaded(import_rally(path, None, {})).name == "plain"
 
 
+@pytest.mark.slow
 def test_tracks_of_a_checkout_share_what_lies_beside_them(written, loaded):
     written("repo/common_operations/look.json", '{"operation": {"operation-type": "search", "body": {}}}')
     collect = '{{ benchmark.collect(parts="../../common_operations/look.json") }}'
@@ -486,6 +491,7 @@ def test_tracks_of_a_checkout_share_what_lies_beside_them(written, loaded):
     assert secret.exists()
 
 
+@pytest.mark.slow
 def test_templates_whose_names_start_with_a_dot_are_read_and_other_hidden_files_are_not(written, loaded):
     body = '{"template": {"settings": {"number_of_shards": %d}}}'
     written("t/parts/.fleet_globals-1.json", body % 3)
@@ -603,6 +609,7 @@ def test_typing_errors_are_named_with_line_and_suggestion(written):
     assert "operation juggle: unsupported type juggle" in left_out
 
 
+@pytest.mark.slow
 def test_documents_beside_the_track_are_read_where_they_are(written):
     file = written("track.json", bulk_of({}))
     assert import_rally(file, None, {}).data["parameters"]["data"] == "."

@@ -96,6 +96,7 @@ def test_values_that_differ_from_request_to_request_are_listed_in_their_order(fi
     assert file.operations["cheap"].search.collection == "orders"
 
 
+@pytest.mark.slow
 def test_nothing_is_drawn_for_operations_of_an_unknown_type_which_are_left_out_by_name(written, loaded):
     code = """\
     def broken(track, params, **kwargs):
@@ -115,6 +116,7 @@ def test_nothing_is_drawn_for_operations_of_an_unknown_type_which_are_left_out_b
         assert "this was drawn" not in imported.text()
 
 
+@pytest.mark.slow
 def test_a_source_that_draws_draws_the_same_again(folder):
     assert len({import_rally(folder, None, {}, allow_code=True).text() for _ in range(2)}) == 1
 
@@ -131,6 +133,7 @@ def test_what_is_always_the_same_stands_in_the_operation_and_is_no_hole(file):
     assert file.operations["same"].search.parameters == {"routing": "a"}
 
 
+@pytest.mark.slow
 def test_registered_code_without_an_equivalent_is_named(folder):
     allowed = import_rally(folder, None, {}, allow_code=True)
     assert "The import ran code of the track: track.py." in allowed.text()
@@ -179,6 +182,7 @@ def test_code_that_fails_or_asks_for_what_it_does_not_get_is_refused_with_its_li
     assert "--allow-code" in str(caught.value.remedy)
 
 
+@pytest.mark.slow
 def test_code_without_end_is_ended(folder):
     (folder / "track.py").write_text("while True: pass")
     with pytest.raises(BadInput, match="the code needs more than 1 s of CPU time"):
@@ -315,6 +319,7 @@ REPEATING = """\
 """
 
 
+@pytest.mark.slow
 def test_repeated_parts_of_requests_take_little_memory(written):
     of_sources = drawn(written, REPEATING, 300, 300, 300, 300, limits=isolated.Limits(memory=2**28))
     assert [len(draws.values) for draws in of_sources] == [300] * 4
@@ -323,6 +328,7 @@ def test_repeated_parts_of_requests_take_little_memory(written):
     ] * 4
 
 
+@pytest.mark.slow
 def test_a_slow_source_is_asked_for_fewer_requests(written):
     code = """\
         import time

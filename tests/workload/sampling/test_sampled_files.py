@@ -245,6 +245,7 @@ def test_generated_documents_follow_the_sampled_distributions():
     assert sum("discount" in d for d in made) / 2000 == pytest.approx(0.3, abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_same_seed_generates_the_same_documents(folder):
     sampled(TRIPS)
     first = Path("made-documents.ndjson").read_text()
@@ -276,6 +277,7 @@ def test_shared_parts_of_values_stay_shared():
     assert not {d["stamp"] for d in made} & {d["stamp"] for d in documents}
 
 
+@pytest.mark.slow
 def test_ids_do_not_repeat():
     documents = [{"id": number * 3, "key": f"k{number % 50}"} for number in range(500)]
     made = list(Profile(documents).documents(5000, ["id"]))
