@@ -100,7 +100,7 @@ def test_slow_answers_beside_waiting_requests_keep_their_share(waits):
     # 0.8 % of the answers of one second take 3 s, and one more request waits meanwhile.
     slow = dict.fromkeys(range(SECONDS), QUICK * 10) | {25: [*[0.010] * 992, *[3.0] * 8], 30: [*QUICK * 10, 10.01]}
     assert waits(slow)[1] == pytest.approx(0.010, rel=0.01)
-    # Of twelve that wait, each second has over 1 %.
+    # Twelve waiting requests are over 1 % of each second.
     stuck = dict.fromkeys(range(SECONDS), QUICK * 10) | {30: [*QUICK * 10, *[10.01] * 12]}
     p99 = waits(stuck)[1]
     assert (p99[21:30] >= TRUTH[1:] - 1).all()

@@ -67,7 +67,7 @@ def metadata(**keys) -> LoopbackServer:
 
 
 def variables(kind: str, address: str, folder: Path) -> dict[str, str]:
-    """The environment on an instance or in a container whose metadata is at the address."""
+    """Return the environment on an instance, or in a container, with its metadata at the address."""
     if kind == "instance":
         endpoint = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://{address}"}
         return environment(folder, AWS_EC2_METADATA_DISABLED="false", **endpoint)

@@ -196,7 +196,7 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     assert "no advantage is claimed" in open_reason(better, 0.05)
     alike = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(1.0, 0.99, 1.01)), failed=(0, 1))
     assert "no advantage is claimed" in open_reason(alike, 0.05)
-    # Failures do not explain what the interval leaves open without them.
+    # The interval is as wide without the failures, so they are not the reason.
     assert open_reason(replace(wide, failed=(0, 1)), 0.05) == open_reason(wide, 0.05)
     chance = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(0.25, 0.1, 0.9)))
     assert "p, adjusted for all rows (Holm)" in open_reason(chance, 0.05)

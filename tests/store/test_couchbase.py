@@ -143,8 +143,8 @@ def test_a_statement_that_fails_after_its_first_results_fails():
 
 def test_a_bucket_without_an_index_is_not_sampled():
     with LoopbackServer(type("Bucket", (_Bucket,), {"indexed": False})) as server:
-        with pytest.raises(BadInput, match="the bucket people has no primary index") as error:
+        with pytest.raises(BadInput, match="the bucket people lacks a primary index") as error:
             find("couchbase").sample([server.address], "people", 50)
         assert "CREATE PRIMARY INDEX ON `people`" in str(error.value.remedy)
-        with pytest.raises(BadInput, match="there is no bucket other"):
+        with pytest.raises(BadInput, match="the bucket other does not exist"):
             find("couchbase").sample([server.address], "other", 50)

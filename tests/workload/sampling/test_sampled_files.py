@@ -311,8 +311,8 @@ def test_the_workload_is_valid_for_the_stores_that_it_names(folder):
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("a.ndjson", b"", "the file has no documents"),
-        ("a.csv", b"a,b\n", "the file has no documents"),
+        ("a.ndjson", b"", "the file is without documents"),
+        ("a.csv", b"a,b\n", "the file is without documents"),
         ("a.json", b'[{"a": 1}]\n', "a.json:1: this line is not a JSON object"),
         ("a.json", b'{"a": 1}\n{"a": }\n', "a.json:2: invalid JSON"),
         ("a.json", b'{"a": NaN}\n', "a.json:1: invalid JSON"),

@@ -54,7 +54,7 @@ def _failed_combination(combination: str, failed: int, total: int, listed: str, 
 
     `hidden` are the settings with unknown effects, because they may interact where all runs failed.
     """
-    rest = "it has no figures" if failed == total else "its figures come from the other runs"
+    rest = "its figures are unknown" if failed == total else "its figures come from the other runs"
     if hidden and failed == total:
         rest += f", so effects of {', '.join(hidden)} are unknown, because these settings may interact there"
     return f"the store failed in {failed} of {counted(total, 'run')} at {combination} ({listed}): {rest}"
@@ -81,7 +81,7 @@ INTERACTIONS_UNKNOWN = Rule(
 )
 INCOMPLETE = Rule(
     "incomplete",
-    "{missing} of {total} combinations have no valid run, which unbalances the design",
+    "{missing} of {total} combinations lack a valid run, which unbalances the design",
     _REPEAT_EXCLUDED,
 )
 UNKNOWN_EFFECTS = Rule("unknown_effects", _unknown_effects, _REPEAT_EXCLUDED)

@@ -16,7 +16,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon")
 INK, GRID, MUTED = "#222222", "#e3e3e3", "#767676"
 
-#: Width in pixels of figures for narrow screens, and of small ones, of which pages show several side by side.
+#: Width in pixels of figures for narrow screens, and of the small figures that pages show side by side.
 SMALL = 360
 
 Numbers = Sequence[float | None]
@@ -51,7 +51,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Trace:
-    """Points with a line through them, marks at them, or both. None is a gap.
+    """Points with a line through them, marks at them, or both. A value of None leaves a gap.
 
     `x` holds numbers, or words on a category axis. `low` and `high` are the ends of error bars. `texts` are the hover
     texts of points (default: name, x and y); without `hover` points have none. Traces of one `group` (default: the
@@ -159,7 +159,7 @@ class Figure:
     title: str = ""
 
     def titled(self, *words: str) -> "Figure":
-        """Return a copy whose exported files are named by `words`."""
+        """Return a copy with these `words` in the names of its exported files."""
         return replace(self, title=" ".join(words))
 
     def narrowed(self, width: int) -> "Figure":
@@ -180,9 +180,10 @@ _FEW_LEVELS, _FEW_SIZES = 8, 12
 
 
 def level_ticks(levels: Iterable[float]) -> list[tuple[float, str]] | None:
-    """Return ticks at 0, at the measured levels of a factor and at twice the largest; None for more than eight levels.
+    """Return ticks at 0, at the measured levels of a factor and at twice the largest.
 
-    Levels that are whole numbers up to 12 have ticks at all whole numbers up to twice the largest.
+    Levels that are whole numbers up to 12 have ticks at all whole numbers up to twice the largest. Return None for more
+    than eight other levels.
     """
     sizes = sorted(set(levels))
     if sizes and sizes[0] >= 0 and sizes[-1] <= _FEW_SIZES and all(float(size).is_integer() for size in sizes):

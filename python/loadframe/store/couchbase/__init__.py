@@ -254,7 +254,7 @@ class Couchbase(Store):
         self._refuse_database(database)
         quoted, export = _quoted(name), "export the documents to a file"
         if not self.has_collection(addresses, name):
-            raise BadInput(f"there is no bucket {name}", where=", ".join(addresses), remedy="check the name")
+            raise BadInput(f"the bucket {name} does not exist", where=", ".join(addresses), remedy="check the name")
         share = documents / max(self._counted(addresses, name), 1)
         chosen = f"SELECT RAW META(k).id FROM {quoted} AS k WHERE RANDOM() < {share:.9f}"
         try:
@@ -264,7 +264,7 @@ class Couchbase(Store):
                 raise
             remedy = f"create a primary index (CREATE PRIMARY INDEX ON {quoted}), or {export}"
             raise BadInput(
-                f"the bucket {name} has no primary index", where=", ".join(addresses), remedy=remedy
+                f"the bucket {name} lacks a primary index", where=", ".join(addresses), remedy=remedy
             ) from error
         objects = [row for row in rows if isinstance(row, dict) and row]
         return Sample(random.sample(objects, min(documents, len(objects))), {})

@@ -54,7 +54,7 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
     except UnicodeDecodeError:
         raise BadInput("this is not UTF-8 text", where=str(path), remedy=_REMEDY) from None
     if not documents:
-        raise BadInput("the file has no documents", where=str(path), remedy=_REMEDY)
+        raise BadInput("the file is without documents", where=str(path), remedy=_REMEDY)
     return documents
 
 
