@@ -315,6 +315,28 @@ def test_phases_that_finish_a_run_are_not_measured(load):
     assert [(phase.name, phase.finishes) for phase in phases] == [("look", False), ("settle", True)]
 
 
+def test_without_measure_the_phases_that_do_not_prepare_are_offered(tmp_path, refused):
+    text = """\
+        experiment: e
+        kind: scale
+        store: {kind: http, hosts: "127.0.0.1:9"}
+        workload: ./several.yaml
+        factors: {clients: [1, 2]}
+        """
+    phases = "".join(
+        f"  - {{name: {name}, operation: ask, clients: 1, requests: 1{more}}}\n"
+        for name, more in (("fill", ", prepares: true"), ("look", ""), ("seek", ""))
+    )
+    (tmp_path / "several.yaml").write_text(
+        f"workload: several\noperations: {{ask: {{http: {{method: GET, path: /}}}}}}\nphases:\n{phases}"
+    )
+    error, _ = refused(text)
+    assert (error.what, error.remedy) == (
+        "the workload several has 2 phases that could be measured",
+        "set measure to some of look, seek",
+    )
+
+
 def test_phases_to_measure_and_prepare_can_be_chosen(load):
     experiment = load(EXPERIMENT + "measure: fill\nprepare: []\n")
     assert (experiment.prepared, experiment.measured) == ((), ("fill",))

@@ -260,7 +260,8 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     measured = file.measure or others
     if file.measure is None and len(measured) != 1:
         what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
-        raise document.error((), what, f"set measure to some of {', '.join(phase.name for phase in phases)}")
+        choices = others or tuple(phase.name for phase in phases)
+        raise document.error((), what, f"set measure to some of {', '.join(choices)}")
     prepared = file.prepare
     if prepared == (ONCE,) and ONCE not in [phase.name for phase in phases]:
         prepared = None
