@@ -95,7 +95,7 @@ class Bench:
             first = FirstEvents(phases, listener)
 
             def await_event(dropped: DroppedData) -> None:
-                """Ask for confirmation of a drop, then wait for the events of files, standard input and `wait`."""
+                """Ask for confirmation of a drop, then wait for the events of sources that end or have a limit."""
                 if self.confirm:
                     self.confirm(dropped)
                 first.wait(waiting=True)

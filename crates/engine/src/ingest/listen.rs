@@ -105,8 +105,8 @@ impl Connection {
     /// Reads up to 64 KiB, and returns whether an event has arrived.
     fn has_event(&mut self, search: &Search) -> bool {
         let stream = &mut self.stream;
-        matches!(self.ahead.fill(|buffer| stream.read(buffer)), Ok(count) if count > 0)
-            && self.ahead.has_event(search, false)
+        // At the end of the connection, its last line is complete.
+        self.ahead.fill(|buffer| stream.read(buffer)).is_ok_and(|count| self.ahead.has_event(search, count == 0))
     }
 }
 

@@ -99,15 +99,15 @@ class FirstEvents:
     def wait(self, *, waiting: bool = False, patience: float | None = None) -> None:
         """Return once each source has an event. BadInput if one ends, or its time is over, without an event.
 
-        With `waiting`, ports without `wait` are left out, as they may get their events later. `patience` is the time
-        for a source without `wait` and `idle`, s; None for no limit.
+        With `waiting`, ports without `wait` and `idle` are left out, as they may get their events later. `patience` is
+        the time for a source without `wait` and `idle`, s; None for no limit.
         """
         addresses = set()
         for phase in self._phases:
             for name, source in phase.sources.items():
                 if "listen" in source:
                     address = source["listen"]["address"]
-                    if address in addresses or (waiting and "wait" not in source):
+                    if address in addresses or (waiting and not {"wait", "idle"} & source.keys()):
                         continue
                     _require_fixed_port(name, address)
                     addresses.add(address)
