@@ -85,10 +85,40 @@ def test_unmeasured_values_are_shown_as_published_only(scale):
     assert "-4.0 %" in page.text
     assert page.plots["published-0"]
     assert [row["source"] for row in report.document["published"]] == ["page 3"] * 3
-    console = Console(file=io.StringIO(), width=200)
-    report.show(console)
-    assert "Published and measured:" in console.file.getvalue()
+    assert "Published and measured" in shown(path)
     json.dumps(report.document, allow_nan=False)
+
+
+def shown(path):
+    console = Console(file=io.StringIO(), width=200)
+    read_report(path).show(console)
+    return console.file.getvalue()
+
+
+def test_the_terminal_names_a_common_reference_once(scale):
+    default = {"nodes": 1, "clients": 4}
+    text = shown(
+        scale(
+            figure(levels={"nodes": 2, "clients": 4}, change=0.26, against=default),
+            figure(levels={"nodes": 1, "clients": 8}, change=0.1, against=default),
+            figure(levels=default, change=0.0, against=default),
+        )
+    )
+    assert "Published and measured, changes against nodes 1, clients 4:" in text
+    assert text.count("against nodes 1, clients 4") == 1
+    rows = [line for line in text.splitlines() if line.startswith("throughput of range_100  A")]
+    assert [row.split("  ")[2].strip() for row in rows] == ["nodes 2", "clients 8", "nodes 1, clients 4"]
+
+
+def test_the_terminal_names_the_reference_of_each_figure_if_they_differ(scale):
+    text = shown(
+        scale(
+            figure(levels={"nodes": 2, "clients": 4}, change=0.26, against={"nodes": 1}),
+            figure(levels={"nodes": 1, "clients": 8}, change=0.1, against={"clients": 4}),
+        )
+    )
+    assert "nodes 2, clients 4 against nodes 1" in text
+    assert "nodes 1, clients 8 against clients 4" in text
 
 
 def test_published_quartiles_are_bars_around_the_published_change(scale):

@@ -76,18 +76,23 @@ def published_section(figures: Sequence[Beside]) -> Table:
 
 
 def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
-    """Return the rows of `published_section` as a table for the terminal, without sources, quartiles and plots."""
+    """Return the rows of `published_section` as a table for the terminal, without sources, quartiles and plots.
+
+    If all changes are relative to the same levels, the title names these, and rows only the levels that differ.
+    """
+    references = {_reference(at) for at in figures if at.figure.against}
+    common = references.pop() if len(references) == 1 else ""
     table = TerminalTable(
         ("measure", "of", "at", "published", "change", "measured", "change measured"),
         names=3,
-        title="Published and measured:",
+        title=f"Published and measured{f', changes {common}' if common else ''}:",
     )
     for at, measured in _rows(figures):
-        against = f" {_reference(at)}" if at.figure.against else ""
+        levels = _further_levels(at) if common else f"{_levels(at)} {_reference(at)}".strip()
         table.add(
             _measure(at),
             at.figure.series,
-            f"{_levels(at)}{against}" + (f" ({_others(measured)})" if measured and measured.others else ""),
+            levels + (f" ({_others(measured)})" if measured and measured.others else ""),
             _value(at),
             _NONE if at.figure.change is None else format_change(at.figure.change),
             _mean_cell(at, measured).lines,
@@ -265,6 +270,13 @@ def _levels(at: Beside) -> str:
 def _reference(at: Beside) -> str:
     """Write the levels to which the change of a figure is relative: `against nodes 1`; empty if there are none."""
     return f"against {treatment_text(at.figure.against)}" if at.figure.against else ""
+
+
+def _further_levels(at: Beside) -> str:
+    """Write the levels at which a figure was published and which its reference does not have; all if there are none."""
+    against = at.figure.against or {}
+    differing = {name: level for name, level in at.figure.levels.items() if against.get(name) != level}
+    return treatment_text(differing or at.figure.levels)
 
 
 def _others(measured: MeasuredBeside) -> str:
