@@ -113,30 +113,36 @@ MEASURES: dict[str, MeasureLabel] = {
     "bytes_moved": MeasureLabel("moved", "bytes", "bytes that the change moved"),
     "bytes_rate": MeasureLabel("moved per second", "bytes/s", "bytes moved, divided by the time it took"),
     "stabilisation": MeasureLabel("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
-    "disturbance": MeasureLabel("disturbance", "share", "largest fall of the 10-s median of throughput below x0"),
-    "slowdown": MeasureLabel("slowdown", "ratio", "largest p99 of a second, relative to L0; above 1 by noise alone"),
+    "disturbance": MeasureLabel(
+        "disturbance", "share", "largest fall of the 10-s median of throughput below that before"
+    ),
+    "slowdown": MeasureLabel(
+        "slowdown", "ratio", "largest p99 of a second, relative to p99 before; above 1 by noise alone"
+    ),
     "lost_work": MeasureLabel(
         "throughput deficit", "s", "seconds of complete outage that would lose as many {counted}"
     ),
     "latency_debt": MeasureLabel(
-        "excess latency", "s", "excess of p99 over its ideal during the disturbance, in units of L0"
+        "excess latency", "s", "excess of p99 over its ideal during the disturbance, in units of p99 before"
     ),
     "unknown_latency": MeasureLabel("unknown p99", "s", "seconds without a response or a known waiting time"),
     "violation": MeasureLabel("violation", "s", "seconds outside the objective"),
     "errors": MeasureLabel("errors", "requests", "failed, or dropped because too many were in flight"),
     "longest_gap": MeasureLabel("longest gap", "s", "longest sequence of seconds without successful {counted}"),
     "break_even": MeasureLabel("break-even", "s", "until the total exceeds that without the change"),
-    "growth": MeasureLabel("growth", "ratio", "throughput after the change relative to before, x1/x0"),
-    "realised_gain": MeasureLabel("realised gain", "share", "growth of throughput, x1/x0, divided by growth of nodes"),
+    "growth": MeasureLabel("growth", "ratio", "throughput after, divided by throughput before"),
+    "realised_gain": MeasureLabel("realised gain", "share", "growth of throughput, divided by growth of nodes"),
     "capacity_reached": MeasureLabel(
-        "capacity reached", "share", "x1 relative to the measured capacity of that many nodes"
+        "capacity reached", "share", "throughput after, relative to the measured capacity of that many nodes"
     ),
-    "elastic_efficiency": MeasureLabel("elastic efficiency", "share", "work done, relative to x1 from the start"),
+    "elastic_efficiency": MeasureLabel(
+        "elastic efficiency", "share", "work done, relative to throughput after from the start"
+    ),
     "exposure": MeasureLabel("under-replicated time", "s", "seconds in which some data had too few replicas"),
-    "x0": MeasureLabel("x0", "rate", "throughput before"),
-    "x1": MeasureLabel("x1", "rate", "throughput in the last window"),
-    "l0": MeasureLabel("L0", "seconds", "99th percentile of response times before"),
-    "l1": MeasureLabel("L1", "seconds", "99th percentile in the last window"),
+    "x0": MeasureLabel("throughput before", "rate", "median over the window before the change"),
+    "x1": MeasureLabel("throughput after", "rate", "median over the last window"),
+    "l0": MeasureLabel("p99 before", "seconds", "median p99 of a second over the window before the change"),
+    "l1": MeasureLabel("p99 after", "seconds", "median p99 of a second over the last window"),
 }
 
 #: Measures that are shown only if they are not 0.

@@ -57,8 +57,8 @@ DRIFTING_CONTROL = Rule(
 SHORT_RUN = Rule("short_run", _short_run, "lengthen the run, start the change later, or choose a shorter window")
 NOT_SETTLED = Rule(
     "not_settled",
-    "in {runs:counted run} throughput and p99 were not steady for the last two windows: x1, and measures that rely on"
-    " it, describe a cluster that is still changing",
+    "in {runs:counted run} throughput and p99 were not steady for the last two windows: throughput and p99 after, and"
+    " measures that rely on them, describe a cluster that is still changing",
     "lengthen the run",
 )
 UNKNOWN_LATENCY = Rule(

@@ -1,9 +1,10 @@
 """Report on an elastic experiment: sentences, measures as texts, page and terminal output."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.text import Text
@@ -106,7 +107,7 @@ _RULES = (
 
 
 def _sentences(group: Group, step: StepMeasures) -> list[str]:
-    """Return sentences on a step: how long the change took, its cost, the gain in throughput, and the slowdown."""
+    """Return sentences on a step: how long it took, its cost, failed requests, the gain in throughput, and p99."""
     measures = step.measures
     parts = []
     if step.joins:
@@ -131,6 +132,8 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
                 f"; recovered after {_measure_text(even)}" if even.censored < len(even.values) else "; not recovered"
             )
         words.append(f"{cost}.")
+    if "errors" in measures and measures["errors"].mean.value:
+        words.append(_failures(measures["errors"]))
     if "realised_gain" in measures and step.after > step.before:
         growth, gain = step.after / step.before, measures["realised_gain"].mean
         gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
@@ -149,11 +152,27 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
         else:
             words.append(f"{gave}{_gain_text(gain, growth)}.")
     if group.open and "slowdown" in measures:
-        slow = measures["slowdown"]
-        factor = estimate_text(slow.mean) if slow.mean.is_finite else format_count(slow.mean.value)
-        least = "at least " if slow.censored else ""
-        words.append(f"In the worst second, p99 was {least}{factor} times its value before the step{_of(slow)}.")
+        words.append(_slowdown(measures))
     return words
+
+
+def _slowdown(measures: Mapping[str, Repeated]) -> str:
+    """Write p99 in the worst second of a step, relative to that before, and p99 before and after, if known."""
+    slow = measures["slowdown"]
+    factor = estimate_text(slow.mean) if slow.mean.is_finite else format_count(slow.mean.value)
+    least = "at least " if slow.censored else ""
+    words = f"In the worst second, p99 was {least}{factor} times its value before the step{_of(slow)}"
+    if "l0" in measures and "l1" in measures:
+        words += f"; it was {_measure_text(measures['l0'])} before and {_measure_text(measures['l1'])} after the step"
+    return f"{words}."
+
+
+def _failures(errors: Repeated) -> str:
+    """Write the mean number of failed and dropped requests after a step, and that in the control runs, if any."""
+    words = f"{_measure_text(errors)} requests failed or were dropped"
+    if errors.control:
+        words += f", {_text(_alone(fmean(value.value for value in errors.control.values())), '')} in the control run"
+    return f"{words}."
 
 
 def _joining(delay: Repeated, joined: int, runs: int) -> str:
