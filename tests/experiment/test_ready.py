@@ -60,6 +60,16 @@ def test_waits_time_out_with_the_missing_condition_and_a_remedy():
     assert caught.value.remedy.endswith("with allow_bad; `loadframe cluster status trial` shows its nodes")
 
 
+def test_without_a_limit_a_run_starts_once_the_store_has_settled_or_after_a_while(monkeypatch):
+    told = RecordingListener()
+    settling = States([YELLOW, GREEN])
+    wait_until_ready(settling, "range", None, told)
+    assert settling.states == [GREEN]
+    assert told.steps == ["waiting up to 10 s for the cluster: the cluster is yellow, with 1 copy of data not in service"]
+    monkeypatch.setattr(preflight, "SETTLING", 0.05)
+    wait_until_ready(States([YELLOW]), "range", None, told)
+
+
 def test_a_copy_that_no_node_could_hold_is_not_waited_for():
     told = RecordingListener()
     wait_until_ready(States([YELLOW], size=1), "range", 30, told)

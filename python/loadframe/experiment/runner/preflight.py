@@ -95,26 +95,32 @@ def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
 
 #: Interval between two polls of the cluster state, s.
 _LOOK = 0.5
+#: Longest wait, without an error, for work that a store completes by itself, such as copies of new collections, s.
+SETTLING = 10.0
 
 
-def wait_until_ready(cluster: Cluster, phase: str, within: float, listener: Listener) -> None:
+def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listener: Listener) -> None:
     """Wait up to `within` s until the cluster is ready; StoreFailed, with its state, on timeout.
 
+    None: wait up to `SETTLING` s, and return in any case.
     Replicas that cannot exist, such as a second replica on a single node, are not waited for. `phase` is its name, for
     the message. KeyboardInterrupt after an interrupt.
     """
-    end = time.monotonic() + within
+    limit = SETTLING if within is None else within
+    end = time.monotonic() + limit
     reported = False
     while state := _unready_state(cluster):
         if time.monotonic() > end:
+            if within is None:
+                return
             raise StoreFailed(
-                f"the cluster was not ready within {format_duration(within)}: {state}",
+                f"the cluster was not ready within {format_duration(limit)}: {state}",
                 where=f"phase {phase}",
                 remedy="repair the cluster, raise ready_within, or accept the state with allow_bad"
                 f"{cluster.access.status_hint}",
             )
         if not reported:
-            listener.step(f"waiting up to {format_duration(within)} for the cluster: {state}")
+            listener.step(f"waiting up to {format_duration(limit)} for the cluster: {state}")
             reported = True
         interrupts.check()
         time.sleep(_LOOK)

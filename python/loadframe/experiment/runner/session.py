@@ -218,8 +218,9 @@ class Session:
             if hub := present():
                 hub.recording(writer.folder)
             pace = [yardstick()]
-            # Wait first, because cluster states before the first phase do not count as deviations.
-            self._await_ready(phases[0])
+            # Wait first: a store may still assign copies of collections that the preparation created.
+            if not self._allow_bad:
+                wait_until_ready(self.cluster, phases[0].name, phases[0].ready_within, self.listener)
             self.cluster.begin_run(_draws(self.seed, labels))
             deviations, meanwhile = self._deviations(), list[str]()
             failures: list[Finding] = []
