@@ -200,7 +200,14 @@ def test_open_loads_report_the_worst_second_instead_of_a_gain(tmp_path):
     slow = step.measures["slowdown"].values[1]
     bound = repeated("slowdown", 1, {1: replace(slow, censored=True)}, {})
     *_, words = elastic._sentences(elasticity.groups[0], replace(step, measures={**step.measures, "slowdown": bound}))
-    assert words.startswith("In the worst second, p99 was at least ")
+    assert re.match(r"In the worst second, p99 was at least .* its value before the step; it was .*ms before and", words)
+
+
+def test_failed_requests_of_a_step_are_named(elasticity):
+    step = elasticity.groups[0].steps[0]
+    failed = repeated("errors", 1, {1: Value(2573.0)}, {1: Value(4.0)})
+    words = elastic._sentences(elasticity.groups[0], replace(step, measures={**step.measures, "errors": failed}))
+    assert "2,573 requests failed or were dropped, 4 in the control run." in words
 
 
 def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity):
@@ -219,7 +226,7 @@ def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity)
     texts = (terminal.getvalue(), Page(report.page).text)
     for text in texts:
         assert "the throughput (documents/s)" in text
-        assert re.search(r"throughput before\s+[\d.,]+ documents/s", text)
+        assert re.search(r"throughput before\b.{0,60}?[\d.,]+ documents/s", text)
     assert "as many documents" in texts[1]
     assert "requests/s" not in texts[0] + texts[1]
     assert [entry["unit"] for entry in report.document["transitions"]] == ["documents/s"]
