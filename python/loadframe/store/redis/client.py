@@ -356,7 +356,8 @@ def _of(master: Client, name: str, most: int) -> list[dict[str, Any]]:
         readers = {"hash": "HGETALL", "string": "GET"}
         commands = [(readers[type_], key) for key, type_ in zip(batch, types, strict=True) if type_ in readers]
         for reply in master.ask_all(commands):
-            document = _value(reply) if isinstance(reply, str) else _hash(reply)
+            # None: the key expired after the first command.
+            document = _value(reply) if isinstance(reply, str) else _hash(reply or ())
             if isinstance(document, dict) and document:
                 documents.append(document)
     return documents
