@@ -286,7 +286,7 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
-    """Download a jar, verify its checksum, and move it to its place below `target`; three attempts.
+    """Download a jar into `staging`, verify its checksum, and move it to its place below `target`; three attempts.
 
     Both an error of the registry and a wrong checksum are retried; the last one is raised as RegistryError or
     LoadframeError. StoppedError once `stop` is set.

@@ -46,7 +46,7 @@ class ScaleCommand:
 
     command: str
     folder: Path
-    within: float = SCALED_WITHIN
+    within: float = SCALED_WITHIN  #: time limit of a change, and then of moving data, s
 
     def require(self) -> None:
         """Raise BadInput if the command lacks `{nodes}`, or its program does not exist or is not executable."""
@@ -149,9 +149,9 @@ class ScaleCommand:
 
     @staticmethod
     def _wait(what: str, health: Health | None, tell: Progress) -> None:
-        """Report progress with `tell`, raise KeyboardInterrupt if an interrupt is pending, and sleep 0.2 s.
+        """Report the step `what` and its progress with `tell`, then sleep 0.2 s.
 
-        `health` is None while the command runs.
+        `health` is None while the command runs. KeyboardInterrupt if an interrupt is pending.
         """
         left, state = (float(health.moving), health.status) if health else (0.0, "")
         tell(what, Balancing(left, "pieces", state))

@@ -1,6 +1,7 @@
 """Control groups of both versions, as files: create one, set its limits, remove it.
 
-The kernel's documentation defines the files and their units (cgroup-v1/memory, sched-bwc and cgroup-v2).
+The kernel's documentation defines the files and their units (cgroup-v1/memory, sched-bwc and cgroup-v2). In functions,
+`folders` are the folders of a group by controller, such as `cpu`.
 """
 
 import contextlib

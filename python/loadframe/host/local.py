@@ -171,11 +171,11 @@ class LocalHost:
         return user
 
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
-        """Start a command under a supervisor, and return its process; LoadframeError if it cannot be executed.
+        """Start a command under a supervisor with the limits `asked`, and return its process.
 
-        Its memory limit applies at once, CPU quota and disk limits after `throttle(True)`. Disk limits that the machine
-        cannot enforce are dropped; `limited_by` reports that. BadInput if its limits must be shared and the limiter
-        does not support that.
+        The memory limit applies at once, CPU quota and disk limits after `throttle(True)`. Disk limits that the machine
+        cannot enforce are dropped; `limited_by` reports that. LoadframeError if the command cannot be executed,
+        BadInput if its limits must be shared and the limiter does not support that.
         """
         limiter, _ = self._limiter if asked else (None, None)
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):

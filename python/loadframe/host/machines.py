@@ -55,7 +55,7 @@ class MachinesHost:
     def require(self) -> None:
         """Connect to all machines concurrently; BadInput for the first, in order, that is unreachable or unsuitable.
 
-        BadInput also if their architectures differ, and as `require_apart`.
+        BadInput also if their architectures differ, or if `require_apart` refuses them.
         """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for tried in [pool.submit(machine.require) for machine in self._machines]:
@@ -215,7 +215,8 @@ class MpiHost(LentMachinesHost):
         """Select the machines (`name`, `name:slots`; none for all); BadInput for a machine without a rank.
 
         BadInput also if nodes must not share machines and only that of rank 0 is selected. Without ranks, `require` and
-        `place` raise BadInput. Side effect: without sharing, tells ranks on the selected machines not to generate load.
+        `place` raise BadInput. See `RemoteMachine` for `scratch` and `kind`. Side effect: without sharing, tells ranks
+        on the selected machines not to generate load.
         """
         # Lazy: ranks above 0 and commands without ranks do not need it.
         from loadframe.ranks.coordinator import present

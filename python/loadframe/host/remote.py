@@ -50,8 +50,8 @@ class RemoteMachine:
         """Store the arguments without connecting.
 
         `slots` is the number of nodes that it takes. `reached` is the machine's address, if the launcher knows it.
-        `network` selects one of its addresses. `scratch` replaces its state folder. `kind` is by default that of local
-        processes.
+        `network` selects one of its addresses. `scratch` replaces its state folder. `kind` is the type of host there,
+        by default for processes without containers.
         """
         self.hostname = hostname
         self.slots = slots

@@ -64,7 +64,7 @@ def require() -> Allocation:
 
 
 def of_job(number: str) -> Allocation:
-    """Return the allocation of a job.
+    """Return the allocation of the job with the id `number`.
 
     BadInput if the job is unknown or holds no machines, or without Slurm; LoadframeError if Slurm does not answer.
     """
@@ -205,7 +205,7 @@ class SlurmHost(LentMachinesHost):
         """Select the machines (`name`, `name:slots`; none for all of the job). Raises no LoadframeError.
 
         `require` and `place` raise it instead: BadInput, such as for a missing job or a machine outside it;
-        LoadframeError if Slurm fails.
+        LoadframeError if Slurm fails. See `RemoteMachine` for `scratch` and `kind`.
         """
         trouble: LoadframeError | None = None
         job = ""

@@ -62,7 +62,10 @@ class SshHost(MachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Parse the names without connecting; BadInput without a machine, or for an invalid or repeated name."""
+        """Parse the names without connecting; BadInput without a machine, or for an invalid or repeated name.
+
+        See `RemoteMachine` for `scratch` and `kind`.
+        """
         if not machines:
             raise BadInput(
                 "--host ssh requires machines",

@@ -82,7 +82,10 @@ def program(installation: Installation, name: str) -> Path:
 
 
 def slot(name: str) -> str:
-    """Return a node's name as a replica, of its slot and its connection: lower case, with _ for other characters."""
+    """Return a node's name as PostgreSQL permits it: in lower case, with _ for all but letters (a-z), digits and _.
+
+    Replication slots, connections of replicas and foreign servers have this name.
+    """
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 

@@ -261,7 +261,7 @@ class Redis(Store):
         return ring.health(seen, self.client)
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a text, `HOST:PORT does not answer`, for each such address; load would use the others unnoticed."""
+        """Return a text, `HOST:PORT does not answer`, for each silent address; load would use the others unnoticed."""
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
@@ -299,9 +299,9 @@ class Redis(Store):
         return True
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters on every node that runs with CONFIG SET.
+        """Set parameters with CONFIG SET on every running node.
 
-        StoreFailed if a node refuses one, BadInput as `check_settings`.
+        StoreFailed if a node refuses one, BadInput for settings that `check_settings` refuses.
         """
         self.check_settings(settings)
         for node in self._every(addresses):

@@ -190,7 +190,10 @@ class Placement:
         return min(free, key=lambda name: counts[name], default=None)
 
     def _begin(self, now: float) -> None:
-        """Start a move to each node with too few copies that receives none, from excluded nodes or else the fullest."""
+        """Start a move at `now` to each node with too few copies that receives none.
+
+        Copies move from excluded nodes, or else from the fullest.
+        """
         while move := self._next_move():
             index, target = move
             size = self.model.shard_size or self.sizes.get(self.copies[index].collection, 0.0)
