@@ -204,7 +204,7 @@ def _unpacked(archive: Archive, target: Path) -> bool:
 def _stamp(target: Path) -> dict[str, Any]:
     """Return the content of an installation's stamp; empty if it is missing or invalid.
 
-    It maps the path of a jar to [SHA-256, size, time], and that of the archive to [SHA-256, content as by `_tree`].
+    It maps the path of a jar to [SHA-256, size, time], and the path of the archive to [SHA-256, result of `_tree`].
     """
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())

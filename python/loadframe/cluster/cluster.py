@@ -300,7 +300,7 @@ class Cluster(ClusterView):
     def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:
         """Stop a named cluster if it runs, start it with its data and that number of nodes, and return it.
 
-        BadInput if it does not exist; other errors as `start`.
+        BadInput if it does not exist, or the machine does not permit a start; LoadframeError if a node fails.
         """
         if cls.runs(name):
             report(f"stopping cluster {name}")

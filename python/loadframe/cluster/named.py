@@ -278,7 +278,7 @@ def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
 def existing(name: str) -> SavedCluster:
     """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none.
 
-    Other errors as `load`.
+    BadInput also if the record is damaged, or the cluster runs on another machine that shares the folder.
     """
     saved = load(name)
     if saved is None:

@@ -167,7 +167,10 @@ class NodeTable:
             self._read = self._changed()
 
     def follow(self) -> None:
-        """Read the record of a named cluster again if another command has changed it; errors as `named.load`."""
+        """Read the record of a named cluster again if another command has changed it.
+
+        BadInput if the record is damaged, or the cluster runs on another machine.
+        """
         if self.spec and self.spec.name and self._changed() != self._read:
             with self._writing:
                 self._merge_record()
@@ -175,7 +178,8 @@ class NodeTable:
     def _merge_record(self) -> bool:
         """Apply the changes that other commands made to the record, to this object; return whether a record exists.
 
-        While `changing`, only the fields of `named.OutsideChange` are read; otherwise all, with errors as `named.load`.
+        While `changing`, only the fields of `named.OutsideChange` are read. Otherwise all are read, and BadInput is
+        raised if the record is damaged, or the cluster runs on another machine.
         """
         assert self.spec and self.spec.name
         self._read = self._changed()

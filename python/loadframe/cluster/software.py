@@ -113,8 +113,8 @@ def _on_machines(
 ) -> dict[str, Installation]:
     """Copy software and Java to remote machines where necessary; return host name -> installation there.
 
-    An installed store is only located on the machines, or is that of the container image. BadInput if a machine lacks
-    it or has too little space; errors as `transport.bring`.
+    An installed store is only located on the machines, or is in the container image. BadInput if a machine lacks it or
+    has too little space, LoadframeError if a copy is damaged.
     """
     store, installation = software.store, software.installation
     users = {machine.hostname: server_user(machine, store) for machine in machines}

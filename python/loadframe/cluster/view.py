@@ -140,7 +140,7 @@ def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 
 
 def losses(node_table: NodeTable) -> list[str]:
-    """Return a sentence, as `node-0 has ended`, for each node that ended without being killed on purpose.
+    """Return a sentence, such as `node-0 has ended`, for each node that ended without being killed on purpose.
 
     Nodes of unknown state are omitted.
     """

@@ -61,7 +61,7 @@ class V1:
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
-        `folders` are the folders of the upper group, by controller. OSError, with no group created, if one fails.
+        `folders` are the folders of the upper group. OSError, with no group created, if one fails.
         """
         return _make({controller: folder / name for controller, folder in folders.items()})
 
@@ -141,8 +141,8 @@ class V2:
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
-        `folders` are those of the upper group, by controller; its controllers are enabled for the new group. OSError if
-        that fails.
+        `folders` are the folders of the upper group; its controllers are enabled for the new group. OSError if that
+        fails.
         """
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})

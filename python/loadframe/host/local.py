@@ -127,8 +127,8 @@ class LocalHost:
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return `count` ports that are free now at all of these addresses, by default 127.0.0.1; reserve nothing.
 
-        Random ones from 20000 to 31999, or those from `first` on. BadInput if too few are free, or one of the latter is
-        not.
+        They are random from 20000 to 31999, or the ports from `first` on. BadInput if too few are free, or if one of
+        the ports from `first` on is not.
         """
         addresses = addresses or (self.address,)
         if first is None:

@@ -150,7 +150,10 @@ class RemoteMachine:
         return self.call(agent.server_user, named)
 
     def start(self, command: Command, limits: Limits) -> "RemoteProcess":
-        """Start a command on the machine, and return its process; errors as `LocalHost.start`, and MachineLost."""
+        """Start a command on the machine, and return its process; LoadframeError if it cannot be executed.
+
+        BadInput if its limits must be shared and cannot be, MachineLost if the machine is silent.
+        """
         return self._process(self.call(agent.start, self._kind, command, limits))
 
     def find(self, record: Mapping[str, Any]) -> "RemoteProcess | None":

@@ -90,7 +90,10 @@ class SshHost(MachinesHost):
         )
 
     def require(self) -> None:
-        """Connect to all machines; BadInput as `MachinesHost.require`, and for two names of the same machine."""
+        """Connect to all machines; BadInput if one is unreachable or unsuitable, or if two names are of one machine.
+
+        BadInput also if their architectures differ, or the generator runs on one and nodes must not share its machine.
+        """
         super().require()
         names: dict[tuple[str, str], str] = {}
         for machine in self.machines:

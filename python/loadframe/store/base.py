@@ -511,7 +511,7 @@ class Store(ABC):
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add a started node to the cluster, and return when it is a member; its data may move later.
 
-        `addresses` are those of the existing nodes. Where nodes join automatically, this only waits. BadInput if
+        `addresses` belong to the existing nodes. Where nodes join automatically, this only waits. BadInput if
         unsupported.
         """
         raise BadInput(f"Loadframe cannot add nodes to {self.kind}", remedy="start a cluster with more nodes")

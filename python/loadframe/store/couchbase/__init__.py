@@ -225,8 +225,8 @@ class Couchbase(Store):
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
         """Run a statement on the first node with the query service that answers, and return its results.
 
-        BadInput with `remedy` if no node runs the service. LoadframeError if the statement fails. Other errors as
-        `Administration.ask`.
+        BadInput with `remedy` if no node runs the service, and for denied access. LoadframeError if the statement
+        fails. StoreFailed or Unreachable without an answer.
         """
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"

@@ -466,7 +466,7 @@ class Redis(Store):
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def evictions(self, addresses: Sequence[str]) -> dict[str, int]:
-        """Return the evicted keys of each node that answers, by address; see `maxmemory-policy` of the server."""
+        """Return how many keys each node that answers has evicted, by address; see `maxmemory-policy` of the server."""
         return {node: int(figures.get("evicted", 0)) for node, figures in self.statistics(addresses).items()}
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
