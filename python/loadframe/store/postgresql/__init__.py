@@ -302,7 +302,7 @@ class Postgresql(Store):
         for address in addresses:
             server = self.client(address)
             for name, value in settings.items():
-                change = f"RESET {name}" if value is None else f"SET {name} = {config.quoted(value)}"
+                change = f"RESET {name}" if value is None else f"SET {name} = {config.literal(value)}"
                 server.ask(f"ALTER SYSTEM {change}")
             server.ask("SELECT pg_reload_conf()")
 

@@ -233,6 +233,11 @@ exec {postgres} --config-file={config} {options}
 
 
 def quoted(value: object) -> str:
-    """Return a value quoted for postgresql.conf or SQL; a bool becomes true or false. All parameters accept quotes."""
+    """Return a value quoted for postgresql.conf; a bool becomes true or false. All parameters accept quotes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def literal(value: object) -> str:
+    """Return a value as a string constant of SQL, with escapes; a bool becomes true or false."""
+    return f"E{quoted(value)}"
