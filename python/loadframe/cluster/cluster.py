@@ -712,7 +712,7 @@ class Cluster(ClusterView):
     def stop(self) -> None:
         """Stop all nodes of a cluster that loadframe started. The data is kept if it has a name, else removed.
 
-        Waits up to 60 s for a change in another thread, and stops the nodes that it started. Later changes are refused.
+        Waits up to 60 s for a change in another thread, and stops nodes that this started. Later changes are refused.
         """
         self._stop_nodes()
         self._node_table.write()

@@ -106,8 +106,17 @@ class SshHost(MachinesHost):
 
 
 def ssh() -> list[str]:
-    """Return the words of the ssh command in LOADFRAME_SSH, or `ssh` if it is unset or empty."""
-    return shlex.split(os.environ.get("LOADFRAME_SSH", "")) or ["ssh"]
+    """Return the words of the ssh command in LOADFRAME_SSH, or `ssh` if it is unset or empty.
+
+    BadInput if the words cannot be told apart, because a quote is open.
+    """
+    command = os.environ.get("LOADFRAME_SSH", "")
+    try:
+        return shlex.split(command) or ["ssh"]
+    except ValueError as error:
+        raise BadInput(
+            f"cannot split LOADFRAME_SSH into words: {error}", where=command, remedy="close each quote"
+        ) from error
 
 
 class _Connect:

@@ -457,7 +457,7 @@ class Cassandra(Store):
         self._await_schema_agreement(addresses)
 
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
-        """Return the option `default_time_to_live` in `with`, or None if it is missing or 0."""
+        """Return the text `the option default_time_to_live` if `with` sets it, or None if it is missing or 0."""
         # Without texts, such as a comment.
         options = re.sub(r"'[^']*'", "", definition.get("with") or "")
         expires = re.search(r"\bdefault_time_to_live\s*=\s*0*[1-9]", options, re.IGNORECASE)

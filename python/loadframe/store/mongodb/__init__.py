@@ -418,7 +418,7 @@ class MongoDB(Store):
             leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
 
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
-        """Return the option `capped` or `expireAfterSeconds`, or None without them."""
+        """Return a text that names the option `capped` or `expireAfterSeconds`, or None without them."""
         options = definition.get("options") or {}
         if options.get("capped"):
             return "the option capped"

@@ -104,8 +104,12 @@ class Placement:
         self._begin(now)
 
     def exclude(self, nodes: Iterable[str], now: float) -> None:
-        """Replace the set of nodes that must not hold data, and start moving data away from them at `now`."""
+        """Replace the set of nodes that must not hold data, and start moving data away from them at `now`.
+
+        Unassigned copies are placed on nodes that may hold them now.
+        """
         self.excluded = set(nodes)
+        self._place_unassigned()
         self._begin(now)
 
     def advance(self, now: float) -> bool:
