@@ -241,7 +241,7 @@ def load(name: str, known: Sequence[Node] = ()) -> SavedCluster | None:
         return SavedCluster(spec, record["facts"], nodes, record["formed"], copies)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
             f"the record of cluster {name} is damaged ({type(error).__name__}: {error})",
             where=str(path),

@@ -71,7 +71,7 @@ class V1:
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Set the memory limit in bytes and disable swapping, which would slow the node down to disk speed."""
+        """Set the memory limit in bytes and disable swapping, which is as slow as the disk. OSError if that fails."""
         _write(folders["memory"] / "memory.limit_in_bytes", limit)
         _write(folders["memory"] / "memory.swappiness", 0)
 

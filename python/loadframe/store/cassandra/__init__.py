@@ -142,7 +142,10 @@ class Cassandra(Store):
         """Do nothing: all modes are supported."""
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Raise BadInput if the heap leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited."""
+        """Raise BadInput if the heap leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited.
+
+        By default, the heap is half of the limit, but at least 256 MiB.
+        """
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
