@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from loadframe.base.errors import BadInput
 from loadframe.store.sim.model import FOLDER, MOST_QUEUED, MOST_SERVERS, SimModel
 
 
@@ -413,11 +414,14 @@ class SharedState:
     def start(self, now: float, *, founding: bool) -> None:
         """Register this node as started, in a free row of the stations, and remove ended nodes; call it in `locked`.
 
-        A `founding` node, or one that starts again, is a member at once.
+        A `founding` node, or one that starts again, is a member at once. BadInput if all 64 rows are taken.
         """
         self._bury({self._node, *self._dead()}, now)
-        self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
-        self.stations.clear(self.slots[self._node])
+        slot = next((slot for slot in range(MOST_NODES) if slot not in self.slots.values()), None)
+        if slot is None:
+            raise BadInput(f"a simulated cluster has at most {MOST_NODES} nodes", remedy="start fewer")
+        self.slots[self._node] = slot
+        self.stations.clear(slot)
         self.placement.start(self._node, now, founding=founding or self.again)
 
     def bury(self, now: float) -> None:
