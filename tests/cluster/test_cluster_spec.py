@@ -71,8 +71,9 @@ def test_a_cluster_that_does_not_exist_is_answered_with_how_to_make_one(state):
         Cluster.load("trial")
 
 
-def test_a_damaged_record_is_named(state):
+@pytest.mark.parametrize("record", ["{", '{"spec": "trial"}'])
+def test_a_damaged_record_is_named(state, record):
     (state / "clusters" / "trial").mkdir(parents=True)
-    (state / "clusters" / "trial" / "cluster.json").write_text("{")
+    (state / "clusters" / "trial" / "cluster.json").write_text(record)
     with pytest.raises(BadInput, match=r"cluster\.json: the record of cluster trial is damaged"):
         Cluster.load("trial")

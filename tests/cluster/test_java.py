@@ -49,6 +49,14 @@ def test_a_folder_without_java_is_refused(monkeypatch, tmp_path):
         java.find(21, None)
 
 
+def test_a_java_that_this_machine_cannot_run_is_refused(fake):
+    home = fake("21.0.1")
+    (home / "release").unlink()
+    (home / "bin" / "java").write_text("")
+    with pytest.raises(BadInput, match="could not determine the version of this Java"):
+        java.find(21, None)
+
+
 def test_a_runtime_out_of_the_servers_reach_is_copied_into_the_cache(fake, tmp_path, monkeypatch, cache):
     home = fake("21.0.1")
     home.chmod(0o700)

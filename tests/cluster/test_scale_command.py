@@ -27,6 +27,11 @@ def test_a_program_that_is_not_executable_is_told_apart_from_a_missing_one(tmp_p
     command.require()
 
 
+def test_a_command_with_an_open_quote_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="cannot split the command into words: No closing quotation"):
+        ScaleCommand("./scale.sh {nodes} 'a", tmp_path).require()
+
+
 def test_data_that_moves_a_moment_after_the_join_delays_the_balanced_state(tmp_path, monkeypatch):
     now = 100.0
 

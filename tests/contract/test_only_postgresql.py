@@ -206,6 +206,10 @@ def test_settings_change_while_the_servers_run_or_are_refused(store):
     shown = {"sql": {"statement": "SELECT current_setting('work_mem') AS size"}, "read_from": "any"}
     store.cluster.configure({"work_mem": "9MB"})
     assert store.errors(*2 * [shown | {"assert": {"fields": {"size": "9MB"}}}]) == [None, None]
+    prefix = "it's %m\\"
+    store.cluster.configure({"log_line_prefix": prefix})
+    settings = store.cluster.store.running_settings(store.cluster.addresses, ["log_line_prefix"])
+    assert settings["log_line_prefix"].explicit == prefix
     with pytest.raises(BadInput, match="cannot be changed while it runs"):
         store.cluster.configure({"shared_buffers": "64MB"})
     with pytest.raises(BadInput, match="the server does not have the parameter wrok_mem"):

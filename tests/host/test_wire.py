@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.host import Limits, files, wire
 from loadframe.host.agent import ProcessState
 from loadframe.host.agent_client import AgentClient, bundle
+from loadframe.host.ssh import ssh
 from loadframe.store import Installation
 
 
@@ -74,3 +76,9 @@ def test_an_older_state_of_a_process_never_replaces_a_newer_one():
     client.learn(3, ProcessState(alive=False, number=3))
     client.learn(3, ProcessState(number=2))
     assert not client.states[3].alive
+
+
+def test_an_ssh_command_with_an_open_quote_is_refused(monkeypatch):
+    monkeypatch.setenv("LOADFRAME_SSH", "ssh -F 'config")
+    with pytest.raises(BadInput, match="cannot split LOADFRAME_SSH into words: No closing quotation"):
+        ssh()

@@ -201,6 +201,12 @@ def test_all_filters_must_match_and_rows_outside_of_the_counts_are_noted(folder)
     assert "Without nodes: 2 rows." in events["notes"]
 
 
+def test_a_value_in_a_column_without_values_selects_no_row(folder):
+    run = TwoOperations(folder, [])
+    run.events = [{"time": 1.0, "node": None}]
+    assert RecordedRun(run).explore(Question("events", filters=(("node", "node-0"),))).total == 0
+
+
 def test_periods_are_no_shorter_than_the_interval_of_rows():
     assert [period_width(0.0, 12.0), period_width(0.0, 12.0, 1.0), period_width(0.0, 90.0, 1.0)] == [0.5, 1.0, 2.0]
 

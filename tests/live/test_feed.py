@@ -25,6 +25,21 @@ def test_records_are_read_once_and_in_order():
         assert not following.over
 
 
+def test_a_write_that_takes_only_a_part_goes_on_with_the_rest():
+    with feed(command()) as written, Following(written.path) as following:
+        file = written._file
+
+        class AlmostFull:
+            tell, close = file.tell, file.close
+
+            def write(self, data):
+                return file.write(data[:7])
+
+        written._file = AlmostFull()
+        written.append([load(1), load(2)])
+        assert [record["kind"] for record in following.take()] == ["command", "load", "load"]
+
+
 def test_a_feed_that_ends_is_over_and_its_last_words_are_read():
     with feed(command()) as written:
         following = Following(written.path)

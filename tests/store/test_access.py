@@ -71,7 +71,7 @@ def test_hosts_are_addresses_with_or_without_a_scheme(text, addresses, secure):
     "text",
     [
         *("localhost", "a:b", ":9200", "", "a:1,", "ftp://a:1", "https://a:1/path", "https://a:b", "::1:9200"),
-        "http://[::1:9200",
+        *("http://[::1:9200", "[::1:9200", "::1]:9200", "[]:9200"),
     ],
 )
 def test_malformed_addresses_are_refused(text):

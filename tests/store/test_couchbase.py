@@ -23,6 +23,8 @@ def test_a_bucket_keeps_one_copy_where_there_is_a_node_for_it():
         "replicaNumber": 1,
         "durabilityMinLevel": "none",
     }
+    unset = {"replicas": None, "ram_quota": None, "durability": None}
+    assert bucket_form("people", unset, nodes=3) == bucket_form("people", {}, nodes=3)
 
 
 def test_a_definition_says_memory_copies_and_durability():

@@ -208,6 +208,9 @@ def test_homes_without_a_server_and_unknown_versions_are_refused(tmp_path):
     words = r"mongodb 3.2 is not in .*\n  use 6.0.5, a version that the vendor offers \(from 6.0.4\), .*--home"
     with pytest.raises(BadInput, match=words):
         STORE.distribution("3.2")
+    assert STORE.offer("8rc.1") is STORE.offer("latest") is None
+    with pytest.raises(BadInput, match=r"mongodb 7\.0 is not a complete version"):
+        STORE.offer("7.0")
 
 
 def test_an_installation_is_that_of_a_home_or_of_the_path_or_else_a_wheel(tmp_path, monkeypatch):

@@ -78,6 +78,11 @@ def test_the_cache_is_a_quarter_of_the_memory_unless_it_is_said(installation, me
     assert parameters(plan(installation, memory=memory, settings=settings))["shared_buffers"] == size
 
 
+def test_a_value_in_sql_is_a_string_constant_with_escapes():
+    assert config.literal("it's %m\\") == "E'it''s %m\\\\'"
+    assert config.literal(True) == "E'true'"
+
+
 def test_the_users_settings_are_quoted_and_loadframes_own_are_not_the_servers(installation):
     settings = {"log_line_prefix": "it's %m\\", "jit": False, "read_from": "any"}
     text = plan(installation, settings=settings).files["config/postgresql.conf"]

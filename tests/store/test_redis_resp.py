@@ -9,7 +9,7 @@ import pytest
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access, Auth
 from loadframe.store.base import Unreachable
-from loadframe.store.redis.client import Client
+from loadframe.store.redis.client import Client, sampled_values
 
 Serve = Callable[..., Client]
 
@@ -67,6 +67,15 @@ def test_a_key_that_is_not_text_gets_back_as_it_came(serve):
     ((key,),) = client.keys("things")
     client.ask("UNLINK", key)
     assert client.received[-1].endswith(b"$2\r\n\xff\xfe\r\n")
+
+
+def test_a_sampled_key_that_expires_meanwhile_is_left_out(serve):
+    client = serve(
+        b"*2\r\n$1\r\n0\r\n*2\r\n$3\r\na:1\r\n$3\r\na:2\r\n",
+        b"+string\r\n+string\r\n",
+        b'$-1\r\n$7\r\n{"b":1}\r\n',
+    )
+    assert sampled_values([client], "a", 2).documents == [{"b": 1}]
 
 
 def test_an_error_among_replies_is_the_servers_failure_and_the_connection_goes_on(serve):

@@ -1,5 +1,6 @@
 """The simulated store's model: throughput, capacity and stalls, and refused parameters."""
 
+import math
 import random
 from statistics import fmean, stdev
 
@@ -72,6 +73,8 @@ def test_settings_are_read_with_their_units():
         ({"sevrers": 2}, "unknown setting 'sevrers'"),
         ({"servers": 0}, "servers .* from 1"),
         ({"servers": "many"}, "a number"),
+        ({"servers": 1.5}, "a whole number"),
+        ({"queue": math.inf}, "a whole number"),
         ({"service": 0}, "more than 0"),
         ({"move_cost": 1.0}, "less than 1"),
         ({"stall": "2s", "stall_every": "1s"}, "shorter"),

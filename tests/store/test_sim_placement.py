@@ -44,6 +44,15 @@ def test_a_node_that_is_to_leave_gives_up_its_data():
     assert placement.missing == 0
 
 
+def test_a_copy_without_a_place_gets_one_when_a_node_may_hold_data_again():
+    placement = cluster(2, shards=1)
+    placement.exclude(["n1"], 0.0)
+    placement.create("late", 1, 1, 0.0)
+    assert placement.missing == 1
+    placement.exclude([], 0.0)
+    assert placement.missing == 0
+
+
 def test_data_of_a_node_that_is_gone_is_missing_until_it_comes_back():
     placement = cluster(2)
     placement.gone(["n1"], 1.0)

@@ -204,7 +204,7 @@ def _unpacked(archive: Archive, target: Path) -> bool:
 def _stamp(target: Path) -> dict[str, Any]:
     """Return the content of an installation's stamp; empty if it is missing or invalid.
 
-    It maps the path of a jar to [SHA-256, size, time], and that of the archive to [SHA-256, content as by `_tree`].
+    It maps the path of a jar to [SHA-256, size, time], and the path of the archive to [SHA-256, result of `_tree`].
     """
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())
@@ -286,7 +286,7 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
-    """Download a jar, verify its checksum, and move it to its place below `target`; three attempts.
+    """Download a jar into `staging`, verify its checksum, and move it to its place below `target`; three attempts.
 
     Both an error of the registry and a wrong checksum are retried; the last one is raised as RegistryError or
     LoadframeError. StoppedError once `stop` is set.

@@ -128,7 +128,10 @@ class ClusterChange:
         self.lacking.difference_update(settings)
 
     def note_started(self) -> None:
-        """Note that a node lacks the settings that were changed at run time, until `configure` succeeds."""
+        """Note that a started node may lack the settings changed at run time, until `configure` succeeds.
+
+        Does nothing if nodes of the store keep them.
+        """
         if self.store.forgets_settings:
             self.lacking.update(self.configured())
 

@@ -300,7 +300,7 @@ class Cluster(ClusterView):
     def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:
         """Stop a named cluster if it runs, start it with its data and that number of nodes, and return it.
 
-        BadInput if it does not exist; other errors as `start`.
+        BadInput if it does not exist, or the machine does not permit a start; LoadframeError if a node fails.
         """
         if cls.runs(name):
             report(f"stopping cluster {name}")
@@ -370,8 +370,9 @@ class Cluster(ClusterView):
     ) -> list[str]:
         """Add nodes, wait until the data is balanced, and return their names; BadInput for fewer than one.
 
-        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance. An attached
-        cluster is resized by its scale command; BadInput if it has none. See scaling.grow.
+        `within` is the timeout of each step in s, `tell` receives its progress. Load may run in the meantime, and
+        clients rebalance. An attached cluster is resized by its scale command; BadInput if it has none. See
+        scaling.grow.
         """
         if nodes < 1:
             raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
@@ -388,7 +389,8 @@ class Cluster(ClusterView):
         """Remove a node by name, or that number of nodes, newest first; return their names. See scaling.shrink.
 
         Moves their data first. BadInput for a number below one or an unknown name. An attached cluster is resized by
-        its scale command, by a number only; BadInput if it has none. `within` is the timeout of each step in s.
+        its scale command, by a number only; BadInput if it has none. `within` is the timeout of each step in s, `tell`
+        receives its progress.
         """
         if self._scale and isinstance(nodes, int):
             with self._changing:
@@ -408,9 +410,10 @@ class Cluster(ClusterView):
         """Change the number of nodes of an existing cluster to `nodes` with its scale command.
 
         Returns the names of the added or removed nodes; empty without a change. Added nodes get the settings of
-        `configure`. Waits until the data is balanced, and emits events. BadInput without a command or for fewer than
-        one node. StoreFailed if the command fails, or if the store does not have that number of nodes in time; the size
-        is then that of the store, and the next call runs the command also for this size.
+        `configure`. Waits until the data is balanced, and emits events; `tell` receives the progress. BadInput without
+        a command or for fewer than one node. StoreFailed if the command fails, or if the store does not have that
+        number of nodes in time; the size is then that of the store, and the next call runs the command also for this
+        size.
         """
         if self._scale is None:
             raise BadInput(
@@ -464,7 +467,8 @@ class Cluster(ClusterView):
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
         """Restart ended nodes and finish interrupted changes; return False if nothing was necessary.
 
-        `within` is the timeout of each step in s. BadInput for an attached cluster; LoadframeError after `stop`.
+        `within` is the timeout of each step in s, `tell` receives its progress. BadInput for an attached cluster;
+        LoadframeError after `stop`.
         """
         with self._held(report):
             change = self._change(report, within, tell)
@@ -708,7 +712,7 @@ class Cluster(ClusterView):
     def stop(self) -> None:
         """Stop all nodes of a cluster that loadframe started. The data is kept if it has a name, else removed.
 
-        Waits up to 60 s for a change in another thread, and stops the nodes that it started. Later changes are refused.
+        Waits up to 60 s for a change in another thread, and stops nodes that this started. Later changes are refused.
         """
         self._stop_nodes()
         self._node_table.write()

@@ -4,6 +4,7 @@ If a store does not support the bundled version, an older runtime of this machin
 downloads one, and verifies it by the hashes in this module.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -108,8 +109,8 @@ def find(
     """Return a runtime of major version `least` to `most` that `user` can execute; BadInput if there is none.
 
     Takes LOADFRAME_JAVA_HOME, else the store's own runtime `bundled`, else loadframe's. BadInput if that is too old, or
-    LOADFRAME_JAVA_HOME is too new. If another is too new, takes a fitting one of this machine, or else downloads one.
-    Copies a runtime to the cache if `user` cannot access its folder.
+    LOADFRAME_JAVA_HOME is too new. Replaces a `bundled` one or loadframe's, if too new, by a fitting one of this
+    machine, or else downloads Java 17. Copies a runtime to the cache if `user` cannot access its folder.
     """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
     java = _inspect(Path(chosen).absolute() if chosen else bundled or _bundled())
@@ -176,8 +177,9 @@ def _inspect(home: Path) -> Java:
     text = release.read_text() if release.exists() else ""
     match = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
     if not match:
-        shown = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-        match = re.search(r'version "([^"]+)"', shown)
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            run = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+            match = re.search(r'version "([^"]+)"', run.stderr)
     if not match or not match[1].split(".")[0].isdigit():
         raise BadInput(
             "could not determine the version of this Java",

@@ -150,7 +150,7 @@ def move(
 def _require_movable(
     store: Store, node_table: NodeTable, nodes: Sequence[Node], targets: Mapping[str, Machine]
 ) -> None:
-    """Raise BadInput for nodes that must keep their addresses and would change machines."""
+    """Raise BadInput for nodes that must keep their addresses, and whose `targets` (by name) are other machines."""
     reason = store.keeps_addresses(node_table.spec.settings if node_table.spec else {})
     for node in nodes if reason else ():
         if targets[node.name].hostname != node.on:

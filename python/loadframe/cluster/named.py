@@ -241,7 +241,7 @@ def load(name: str, known: Sequence[Node] = ()) -> SavedCluster | None:
         return SavedCluster(spec, record["facts"], nodes, record["formed"], copies)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
             f"the record of cluster {name} is damaged ({type(error).__name__}: {error})",
             where=str(path),
@@ -278,7 +278,7 @@ def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
 def existing(name: str) -> SavedCluster:
     """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none.
 
-    Other errors as `load`.
+    BadInput also if the record is damaged, or the cluster runs on another machine that shares the folder.
     """
     saved = load(name)
     if saved is None:

@@ -72,9 +72,9 @@ class NodeTable:
         return sorted({node.number for node in self._nodes if node.number is not None})
 
     def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
-        """Replace nodes of the same name or append them, drop nodes by name, and set the target size, if given.
+        """Put nodes in place of those with the same name, or append them; drop nodes by name; set the size, if given.
 
-        Stores the result in the record of a named cluster.
+        `size` is the target number of data nodes. Stores the result in the record of a named cluster.
         """
         with self.held():
             new = {node.name: node for node in put}
@@ -99,7 +99,7 @@ class NodeTable:
         self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
 
     def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
-        """Add and drop obsolete copies of nodes' data, also in the record."""
+        """Add (`put`) and drop obsolete copies of nodes' data, also in the record."""
         with self.held():
             self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
             self._save()
@@ -167,7 +167,10 @@ class NodeTable:
             self._read = self._changed()
 
     def follow(self) -> None:
-        """Read the record of a named cluster again if another command has changed it; errors as `named.load`."""
+        """Read the record of a named cluster again if another command has changed it.
+
+        BadInput if the record is damaged, or the cluster runs on another machine.
+        """
         if self.spec and self.spec.name and self._changed() != self._read:
             with self._writing:
                 self._merge_record()
@@ -175,7 +178,8 @@ class NodeTable:
     def _merge_record(self) -> bool:
         """Apply the changes that other commands made to the record, to this object; return whether a record exists.
 
-        While `changing`, only the fields of `named.OutsideChange` are read; otherwise all, with errors as `named.load`.
+        While `changing`, only the fields of `named.OutsideChange` are read. Otherwise all are read, and BadInput is
+        raised if the record is damaged, or the cluster runs on another machine.
         """
         assert self.spec and self.spec.name
         self._read = self._changed()
@@ -208,7 +212,7 @@ class NodeTable:
 def _amended(node: Node, amendment: named.OutsideChange | None) -> Node:
     """Return a node with the fields that other commands changed in the record of the same process.
 
-    Of the states, only KILLED is taken over. Without a change, or of another process, the node itself.
+    Of the states, only KILLED is taken over. Returns the node itself if `amendment` is None or of another process.
     """
     if amendment is None or amendment.process != (node.process.record() if node.process else None):
         return node

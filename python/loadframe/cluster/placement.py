@@ -45,7 +45,7 @@ def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
 def electors(store: Store, size: int, known: Sequence[Node], planned: Sequence[Planned]) -> tuple[str, ...] | None:
     """Return the names of the nodes that can be elected once `planned` runs, in a cluster of `size` nodes.
 
-    None if all can. Nodes that can be elected already keep their vote, because it cannot be taken from stopped nodes.
+    None if all can. Nodes in `known` that can be elected keep their vote, because it cannot be taken from stopped ones.
     Missing ones are chosen from `planned`, among the first `size` numbers, which stay. If these and future nodes are
     too few, none is added: with two electable nodes both would be needed, which is no better than one.
     """

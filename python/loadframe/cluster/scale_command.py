@@ -46,17 +46,24 @@ class ScaleCommand:
 
     command: str
     folder: Path
-    within: float = SCALED_WITHIN
+    within: float = SCALED_WITHIN  #: time limit of a change, and then of moving data, s
 
     def require(self) -> None:
-        """Raise BadInput if the command lacks `{nodes}`, or its program does not exist or is not executable."""
+        """Raise BadInput if the command lacks `{nodes}` or has an open quote, or its program cannot be executed."""
         if NODES not in self.command:
             raise BadInput(
                 f"the command does not contain {NODES}",
                 where=f"scale_command {self.command}",
                 remedy=f"write where the number of nodes belongs, such as ./scale.sh {NODES}",
             )
-        program = self._words(1)[0]
+        try:
+            program = self._words(1)[0]
+        except ValueError as error:
+            raise BadInput(
+                f"cannot split the command into words: {error}",
+                where=f"scale_command {self.command}",
+                remedy="close each quote, or write \\\\ for a backslash",
+            ) from error
         folders = [self.folder] if "/" in program else [Path(folder) for folder in os.get_exec_path()]
         candidates = [folder / program for folder in folders if (folder / program).is_file()]
         if not any(os.access(file, os.X_OK) for file in candidates):
@@ -149,9 +156,9 @@ class ScaleCommand:
 
     @staticmethod
     def _wait(what: str, health: Health | None, tell: Progress) -> None:
-        """Report progress with `tell`, raise KeyboardInterrupt if an interrupt is pending, and sleep 0.2 s.
+        """Report the step `what` and its progress with `tell`, then sleep 0.2 s.
 
-        `health` is None while the command runs.
+        `health` is None while the command runs. KeyboardInterrupt if an interrupt is pending.
         """
         left, state = (float(health.moving), health.status) if health else (0.0, "")
         tell(what, Balancing(left, "pieces", state))

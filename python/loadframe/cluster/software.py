@@ -57,9 +57,8 @@ def version(store: Store, spec: ClusterSpec) -> str:
 def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> FoundInstallation | None:
     """Return the existing installation to use, or None if there is none or another version will be downloaded.
 
-    That is the user's (`home`), or the system's on `machine`, by default this one. A requested version `8` is also
-    8.1. BadInput if its version differs from the requested one, and that is not available for download or `home` is
-    given.
+    That is the user's (`home`), or the system's on `machine`, by default this one. BadInput if it is not of the
+    requested version (8.1 is of version `8`), unless that can be downloaded and `home` is not given.
     """
     if spec.home is None and machine and not machine.here:
         installation = machine.call(transport.system, store.kind)
@@ -114,8 +113,8 @@ def _on_machines(
 ) -> dict[str, Installation]:
     """Copy software and Java to remote machines where necessary; return host name -> installation there.
 
-    An installed store is only located on the machines, or is that of the container image. BadInput if a machine lacks
-    it or has too little space; errors as `transport.bring`.
+    An installed store is only located on the machines, or is in the container image. BadInput if a machine lacks it or
+    has too little space, LoadframeError if a copy is damaged.
     """
     store, installation = software.store, software.installation
     users = {machine.hostname: server_user(machine, store) for machine in machines}

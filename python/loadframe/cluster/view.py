@@ -54,7 +54,7 @@ def describe(node_table: NodeTable) -> dict[str, Any]:
 
 
 def companions(node_table: NodeTable) -> dict[str, str]:
-    """Return process -> role for processes that hold no data."""
+    """Return process -> role for processes that are not part of a data node, such as a router."""
     return {node.name: node.role for node in node_table.nodes if node.companion}
 
 
@@ -140,7 +140,7 @@ def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 
 
 def losses(node_table: NodeTable) -> list[str]:
-    """Return a sentence, as `node-0 has ended`, for each node that ended without being killed on purpose.
+    """Return a sentence, such as `node-0 has ended`, for each node that ended without being killed on purpose.
 
     Nodes of unknown state are omitted.
     """
@@ -303,7 +303,10 @@ class ClusterView:
         )
 
     def evictions(self) -> dict[str, int]:
-        """Return how many documents each node has evicted since it started, by address; empty if the store does not."""
+        """Return how many documents each node has evicted since it started, by address.
+
+        Empty if the store evicts none.
+        """
         return self.store.evictions(self._answering)
 
     def count_having(self, name: str, fields: Sequence[str]) -> dict[str, int]:
@@ -363,7 +366,10 @@ class ClusterView:
         return differs + miscounted(health, self.size), unready(health, self.size)
 
     def unplanned_deviations(self) -> list[str]:
-        """Return differences that no plan makes, one sentence each: limits, read from the kernel, and settings."""
+        """Return differences from the spec that no planned event causes, one sentence each: limits and settings.
+
+        Limits are read from the kernel.
+        """
         self._node_table.follow()
         return limit_deviations(self._node_table, self._throttled) + self.setting_deviations()
 

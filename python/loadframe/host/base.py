@@ -134,7 +134,8 @@ class Machine(Protocol):
         """Call a function of the package on the machine, and return its result.
 
         For remote machines, the function must be at the top of a module that imports only the standard library. `wire`
-        lists the supported values. Exceptions are re-raised here; MachineLost if the machine stops responding.
+        lists the supported values. A LoadframeError is raised here with its type, another exception of a remote machine
+        as LoadframeError. MachineLost if the machine stops responding.
         """
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

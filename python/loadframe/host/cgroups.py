@@ -1,6 +1,7 @@
 """Control groups of both versions, as files: create one, set its limits, remove it.
 
-The kernel's documentation defines the files and their units (cgroup-v1/memory, sched-bwc and cgroup-v2).
+The kernel's documentation defines the files and their units (cgroup-v1/memory, sched-bwc and cgroup-v2). In functions,
+`folders` are the folders of a group by controller, such as `cpu`.
 """
 
 import contextlib
@@ -60,7 +61,7 @@ class V1:
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
-        `folders` are the folders of the upper group, by controller. OSError, with no group created, if one fails.
+        `folders` are the folders of the upper group. OSError, with no group created, if one fails.
         """
         return _make({controller: folder / name for controller, folder in folders.items()})
 
@@ -70,7 +71,7 @@ class V1:
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Set the memory limit in bytes and disable swapping, which would slow the node down to disk speed."""
+        """Set the memory limit in bytes and disable swapping, which is as slow as the disk. OSError if that fails."""
         _write(folders["memory"] / "memory.limit_in_bytes", limit)
         _write(folders["memory"] / "memory.swappiness", 0)
 
@@ -140,8 +141,8 @@ class V2:
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
-        `folders` are those of the upper group, by controller; its controllers are enabled for the new group. OSError if
-        that fails.
+        `folders` are the folders of the upper group; its controllers are enabled for the new group. OSError if that
+        fails.
         """
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})

@@ -332,8 +332,8 @@ class ContainerHost(LocalHost):
     def start(self, command: Command, asked: Limits) -> LocalProcess:
         """Start a command in a container of the image under the limits `asked`, and return its process.
 
-        An image is required. Errors, and the time at which limits apply, are those of `LocalHost.start` and
-        `Runtime.wrapped`.
+        An image is required. The memory limit applies at once, CPU quota and disk limits after `throttle(True)`.
+        LoadframeError if the command cannot be executed, BadInput if a mount point cannot be created in the image.
         """
         assert self._image
         image = str(Path(self._image).absolute()) if Path(self._image).exists() else self._image

@@ -127,8 +127,8 @@ class LocalHost:
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
         """Return `count` ports that are free now at all of these addresses, by default 127.0.0.1; reserve nothing.
 
-        Random ones from 20000 to 31999, or those from `first` on. BadInput if too few are free, or one of the latter is
-        not.
+        They are random from 20000 to 31999, or the ports from `first` on. BadInput if too few are free, or if one of
+        the ports from `first` on is not.
         """
         addresses = addresses or (self.address,)
         if first is None:
@@ -171,11 +171,11 @@ class LocalHost:
         return user
 
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
-        """Start a command under a supervisor, and return its process; LoadframeError if it cannot be executed.
+        """Start a command under a supervisor with the limits `asked`, and return its process.
 
-        Its memory limit applies at once, CPU quota and disk limits after `throttle(True)`. Disk limits that the machine
-        cannot enforce are dropped; `limited_by` reports that. BadInput if its limits must be shared and the limiter
-        does not support that.
+        The memory limit applies at once, CPU quota and disk limits after `throttle(True)`. Disk limits that the machine
+        cannot enforce are dropped; `limited_by` reports that. LoadframeError if the command cannot be executed,
+        BadInput if its limits must be shared and the limiter does not support that.
         """
         limiter, _ = self._limiter if asked else (None, None)
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):

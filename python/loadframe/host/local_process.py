@@ -128,7 +128,7 @@ class LocalProcess:
         return differences if self.alive() else []
 
     def _differences(self, asked: Limits) -> Iterator[Difference]:
-        """Yield the differences between the limits and the kernel's: cores, control group, CPU, memory and disk.
+        """Yield the differences between the limits `asked` and the kernel's: cores, control group, CPU, memory, disk.
 
         If a process is outside of its control group, the limits are not compared. Without a control group and without
         limits, nothing is compared but the cores.
@@ -178,7 +178,7 @@ class LocalProcess:
         return False
 
     def _signal(self, number: signal.Signals) -> list[Identity]:
-        """Signal the process and then its descendants, which do the work in some stores; return them in this order.
+        """Send a signal to the process and then its descendants, which do the work in some stores; return all of them.
 
         Empty, without a signal, if the process has ended.
         """
@@ -269,7 +269,7 @@ def _descendants(pid: int) -> list[Identity]:
 
 
 def _send(identity: Identity, number: signal.Signals) -> None:
-    """Signal a process, unless it has ended."""
+    """Send the signal `number` to a process, unless it has ended."""
     try:
         handle = os.pidfd_open(identity.pid)
     except ProcessLookupError:

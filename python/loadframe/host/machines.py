@@ -55,7 +55,7 @@ class MachinesHost:
     def require(self) -> None:
         """Connect to all machines concurrently; BadInput for the first, in order, that is unreachable or unsuitable.
 
-        BadInput also if their architectures differ, and as `require_apart`.
+        BadInput also if their architectures differ, or if `require_apart` refuses them.
         """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for tried in [pool.submit(machine.require) for machine in self._machines]:
@@ -159,7 +159,10 @@ class LentMachinesHost(MachinesHost):
         self._lent, self._remedy, self._trouble = lent, remedy, trouble
 
     def require(self) -> None:
-        """Raise `trouble`, if given; otherwise BadInput as `MachinesHost.require`, without the check of sharing."""
+        """Raise `trouble`, if given; otherwise connect to all machines.
+
+        BadInput if one is unreachable or unsuitable, or if their architectures differ. Sharing is not checked.
+        """
         if self._trouble:
             raise self._trouble
         super().require()
@@ -193,7 +196,7 @@ class _Returned(RemoteMachine):
     """Machine of an earlier job: its processes ended with that job."""
 
     def __init__(self, hostname: str, lent: str, remedy: str) -> None:
-        """Take the machine's name; `lent` and `remedy` are those of `LentMachinesHost`."""
+        """Take the machine's name; `lent` names the owner of this job's machines, `remedy` says how to get others."""
         self._lent, self._remedy = lent, remedy
         super().__init__(hostname, self._refuse)
 
@@ -214,8 +217,9 @@ class MpiHost(LentMachinesHost):
     ) -> None:
         """Select the machines (`name`, `name:slots`; none for all); BadInput for a machine without a rank.
 
-        BadInput also if nodes must not share machines and only that of rank 0 is selected. Without ranks, `require` and
-        `place` raise BadInput. Side effect: without sharing, tells ranks on the selected machines not to generate load.
+        BadInput also if nodes must not share machines and only the machine of rank 0 is selected. Without ranks,
+        `require` and `place` raise BadInput. See `RemoteMachine` for `scratch` and `kind`. Side effect: without
+        sharing, tells ranks on the selected machines not to generate load.
         """
         # Lazy: ranks above 0 and commands without ranks do not need it.
         from loadframe.ranks.coordinator import present

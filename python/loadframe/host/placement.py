@@ -174,7 +174,7 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
 def of_companions(limits: Limits, nodes: int, taken: Collection[int]) -> tuple[int, ...]:
     """Return the cores of processes other than data nodes: the candidates that are not `taken`, or else all candidates.
 
-    `taken` are the cores of the data nodes; `limits` and `nodes` are as for `candidate_cores`.
+    `taken` are the cores of the data nodes; `limits` and `nodes` determine the candidates (see `candidate_cores`).
     """
     available = candidate_cores(limits, nodes)
     return tuple(core for core in available if core not in taken) or available

@@ -50,8 +50,8 @@ class RemoteMachine:
         """Store the arguments without connecting.
 
         `slots` is the number of nodes that it takes. `reached` is the machine's address, if the launcher knows it.
-        `network` selects one of its addresses. `scratch` replaces its state folder. `kind` is by default that of local
-        processes.
+        `network` selects one of its addresses. `scratch` replaces its state folder. `kind` is the type of host there,
+        by default for processes without containers.
         """
         self.hostname = hostname
         self.slots = slots
@@ -150,7 +150,10 @@ class RemoteMachine:
         return self.call(agent.server_user, named)
 
     def start(self, command: Command, limits: Limits) -> "RemoteProcess":
-        """Start a command on the machine, and return its process; errors as `LocalHost.start`, and MachineLost."""
+        """Start a command on the machine, and return its process; LoadframeError if it cannot be executed.
+
+        BadInput if its limits must be shared and cannot be, MachineLost if the machine is silent.
+        """
         return self._process(self.call(agent.start, self._kind, command, limits))
 
     def find(self, record: Mapping[str, Any]) -> "RemoteProcess | None":

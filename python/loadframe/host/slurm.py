@@ -47,13 +47,19 @@ def job() -> str | None:
 
 
 def current() -> Allocation | None:
-    """Return the allocation of this process, or None outside Slurm; errors as `of_job`."""
+    """Return the allocation of this process, or None outside Slurm.
+
+    BadInput if the job is unknown or holds no machines, LoadframeError if Slurm does not answer.
+    """
     number = job()
     return None if number is None else of_job(number)
 
 
 def require() -> Allocation:
-    """Return the allocation of this process; BadInput outside Slurm, other errors as `of_job`."""
+    """Return the allocation of this process; BadInput outside Slurm.
+
+    BadInput also if the job is unknown or holds no machines, LoadframeError if Slurm does not answer.
+    """
     allocation = current()
     if allocation is None:
         raise BadInput(
@@ -64,7 +70,7 @@ def require() -> Allocation:
 
 
 def of_job(number: str) -> Allocation:
-    """Return the allocation of a job.
+    """Return the allocation of the job with the id `number`.
 
     BadInput if the job is unknown or holds no machines, or without Slurm; LoadframeError if Slurm does not answer.
     """
@@ -91,15 +97,15 @@ def of_job(number: str) -> Allocation:
 def hostnames(names: str) -> tuple[str, ...]:
     """Return the names in Slurm's short form: n1, n2, n3 and login for `n[1-3],login`; empty for no text.
 
-    Errors as `_run`.
+    BadInput without Slurm's commands, LoadframeError if they fail.
     """
     return tuple(_run("scontrol", "show", "hostnames", names).split()) if names else ()
 
 
 def addresses(machines: tuple[str, ...]) -> Mapping[str, str]:
-    """Return machine -> address or host name through which Slurm reaches it; errors as `_run`.
+    """Return machine -> address or host name through which Slurm reaches it. `machines` must not be empty.
 
-    `machines` must not be empty.
+    BadInput without Slurm's commands, LoadframeError if they fail.
     """
     lines = _run("sinfo", "--noheader", "--Node", f"--nodes={','.join(machines)}", "--format=%N|%o").splitlines()
     return dict(line.split("|") for line in lines)
@@ -205,7 +211,7 @@ class SlurmHost(LentMachinesHost):
         """Select the machines (`name`, `name:slots`; none for all of the job). Raises no LoadframeError.
 
         `require` and `place` raise it instead: BadInput, such as for a missing job or a machine outside it;
-        LoadframeError if Slurm fails.
+        LoadframeError if Slurm fails. See `RemoteMachine` for `scratch` and `kind`.
         """
         trouble: LoadframeError | None = None
         job = ""

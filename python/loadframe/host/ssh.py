@@ -62,7 +62,10 @@ class SshHost(MachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Parse the names without connecting; BadInput without a machine, or for an invalid or repeated name."""
+        """Parse the names without connecting; BadInput without a machine, or for an invalid or repeated name.
+
+        See `RemoteMachine` for `scratch` and `kind`.
+        """
         if not machines:
             raise BadInput(
                 "--host ssh requires machines",
@@ -87,7 +90,10 @@ class SshHost(MachinesHost):
         )
 
     def require(self) -> None:
-        """Connect to all machines; BadInput as `MachinesHost.require`, and for two names of the same machine."""
+        """Connect to all machines; BadInput if one is unreachable or unsuitable, or if two names are of one machine.
+
+        BadInput also if their architectures differ, or the generator runs on one and nodes must not share its machine.
+        """
         super().require()
         names: dict[tuple[str, str], str] = {}
         for machine in self.machines:
@@ -100,8 +106,17 @@ class SshHost(MachinesHost):
 
 
 def ssh() -> list[str]:
-    """Return the words of the ssh command in LOADFRAME_SSH, or `ssh` if it is unset or empty."""
-    return shlex.split(os.environ.get("LOADFRAME_SSH", "")) or ["ssh"]
+    """Return the words of the ssh command in LOADFRAME_SSH, or `ssh` if it is unset or empty.
+
+    BadInput if the words cannot be told apart, because a quote is open.
+    """
+    command = os.environ.get("LOADFRAME_SSH", "")
+    try:
+        return shlex.split(command) or ["ssh"]
+    except ValueError as error:
+        raise BadInput(
+            f"cannot split LOADFRAME_SSH into words: {error}", where=command, remedy="close each quote"
+        ) from error
 
 
 class _Connect:

@@ -138,7 +138,7 @@ class Feed:
             self._number += 1
             numbered.append({"n": self._number, **record})
             self._history.add(numbered[-1])
-        self._file.write(_lines(numbered))
+        _write(self._file, numbered)
         if self._file.tell() > self._long:
             before = self._file
             self._file = self._begin(self._history.after(0)[1])
@@ -154,9 +154,16 @@ class Feed:
         draft = self.path.with_suffix(".draft")
         file = open(draft, "wb", buffering=0, opener=folders.ours_alone)  # noqa: SIM115 - open until the feed ends
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(_lines(records))
+        _write(file, records)
         draft.rename(self.path)
         return file
+
+
+def _write(file: BinaryIO, records: Sequence[Record]) -> None:
+    """Write records completely to an unbuffered file; OSError, with a part of them written, if the disk is full."""
+    lines = _lines(records)
+    while lines:
+        lines = lines[file.write(lines) :]
 
 
 def _lines(records: Sequence[Record]) -> bytes:

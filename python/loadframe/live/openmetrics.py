@@ -25,7 +25,7 @@ _OPENMETRICS = "application/openmetrics-text"
 def render(families: Iterable[Family], *, openmetrics: bool) -> str:
     """Return metrics as text in the OpenMetrics format 1.0, or, without `openmetrics`, in the Prometheus format 0.0.4.
 
-    The latter has no exemplars and units.
+    The Prometheus format has no exemplars and units.
     """
     lines = [line for family in families for line in _lines(family, openmetrics)]
     return "\n".join([*lines, "# EOF", ""] if openmetrics else [*lines, ""])

@@ -245,7 +245,7 @@ class Publisher(Listener):
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
         """Publish the start of trial `number` at `load`, a text.
 
-        The SLO limits `percentile` to `limit` s, or not if None.
+        `limit` is the SLO's limit of the response-time `percentile`, s, or None without one.
         """
         self._queue.put({"kind": "trial", "number": number, "load": load, "percentile": percentile, "limit": limit})
 

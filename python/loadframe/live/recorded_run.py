@@ -253,6 +253,9 @@ def _matching(table: pa.Table, question: Question) -> pa.Table:
                 empty = pc.or_(empty, pc.fill_null(pc.equal(column, ""), False))
             table = table.filter(empty)
             continue
+        if pa.types.is_null(column.type):
+            table = table.slice(0, 0)
+            continue
         if pa.types.is_string(column.type):
             table = table.filter(pc.equal(column, value))
             continue

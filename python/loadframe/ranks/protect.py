@@ -80,7 +80,10 @@ class MpiProxy:
         self.size, self.library = header["size"], header["library"]
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a message arrives."""
+        """Return a descriptor that is readable when messages arrive, or when the MPI process ends.
+
+        Several messages can arrive at once: call `receive` until it returns None.
+        """
         return self._line.fileno()
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:

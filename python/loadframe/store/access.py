@@ -283,12 +283,15 @@ def split_address(address: str) -> tuple[str, int]:
     The port must be 1 to 65535. The host is not resolved.
     """
     host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or (":" in host and not host.startswith("[")):
+    bracketed = host.startswith("[") and host.endswith("]")
+    name = host[1:-1] if bracketed else host
+    malformed = any(character in name for character in ("[]" if bracketed else "[]:"))
+    if not name or malformed or not (port.isascii() and port.isdigit()):
         raise BadInput(f"invalid address {address!r}", remedy="write host:port, such as 127.0.0.1:9200")
     number = int(port) if len(port) <= len(str(LAST_PORT)) else 0
     if not 1 <= number <= LAST_PORT:
         raise BadInput(f"invalid port {port}", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
-    return host.strip("[]"), number
+    return name, number
 
 
 def join_address(host: str, port: int | str) -> str:

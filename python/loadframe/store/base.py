@@ -24,10 +24,13 @@ _T = TypeVar("_T")
 
 
 class Call(Protocol):
-    """Runs a function of this package on a node's machine, as `Machine.call` of the hosts does."""
+    """Runs a function of this package on a node's machine, such as `Machine.call` of a host."""
 
     def __call__(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run the function with these arguments on the machine; return its result, or raise its exception here."""
+        """Run the function with these arguments on the machine, and return its result; raise its LoadframeError here.
+
+        Another exception becomes a LoadframeError, if the machine is not this one.
+        """
 
 
 def here(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -357,7 +360,7 @@ class Store(ABC):
             )
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a text, as `10.0.0.1:80 does not answer`, for each such address, if the driver would not notice that.
+        """Return a text, such as `10.0.0.1:80 does not answer`, for each silent address, if the driver ignores those.
 
         By default empty.
         """
@@ -392,7 +395,7 @@ class Store(ABC):
     def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
         """Return whether requests to these addresses reach all `nodes` of a cluster that Loadframe did not start.
 
-        By default only the nodes at the addresses, one each.
+        The default assumes that an address reaches one node.
         """
         return len(addresses) >= nodes
 
@@ -404,7 +407,7 @@ class Store(ABC):
         return {}
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings of a cluster of shards behind routers, with the default where a number is None.
+        """Return the settings of a cluster of shards, with these numbers of routers and config servers (None: default).
 
         BadInput for stores without routers.
         """
@@ -464,9 +467,9 @@ class Store(ABC):
         return None
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - most do not elect
-        """Remove the vote of a node that will be stopped; it returns without a vote. By default, do nothing.
+        """Exclude a node from elections, before it is restarted as one that is not electable. By default, do nothing.
 
-        `stay` makes the node's name eligible again, but not the node.
+        After the restart, `stay` ends the exclusion, which is by the node's name.
         """
 
     @abstractmethod
@@ -508,7 +511,7 @@ class Store(ABC):
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add a started node to the cluster, and return when it is a member; its data may move later.
 
-        `addresses` are those of the existing nodes. Where nodes join automatically, this only waits. BadInput if
+        `addresses` belong to the existing nodes. Where nodes join automatically, this only waits. BadInput if
         unsupported.
         """
         raise BadInput(f"Loadframe cannot add nodes to {self.kind}", remedy="start a cluster with more nodes")

@@ -91,10 +91,10 @@ def notes_on_counts(question: Question, findings: Findings, *, timed: int, havin
 
 
 def period_width(start: float, end: float, least: float = 0.0) -> float:
-    """Return a length of periods for a time range, s: the shortest in a fixed list with fewer than 60 in the range.
+    """Return a length of periods, s, of which fewer than 60 fit between `start` and `end`, s.
 
-    The list ends at 365 days; a range of 60 times that or more gets a multiple of it. The length is at least `least`
-    (s), the interval between two rows.
+    It is the shortest in a list from 1 ms to 365 days that is at least `least` s, the interval between two rows. If 365
+    days are too short, it is a multiple of them.
     """
     for width in _WIDTHS:
         if width >= least and (end - start) / width < PERIODS:

@@ -26,7 +26,7 @@ class Http(Store):
     driver = "http"
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Create the HTTP client, which uses `access` and keeps connections open between requests."""
+        """Create the service. Its HTTP client uses `access`, and keeps connections open between requests."""
         self._silence_hint = access.silence_hint
         self._web = Web(access, timeout=_TIMEOUT)
 

@@ -79,7 +79,8 @@ class OpenSearch(SearchStore):
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
         """Raise BadInput for a heap that leaves less than 128 MiB of `memory`, and too few open files for `address`.
 
-        `memory` is the limit in bytes, None without one. A loopback address needs no minimum of open files.
+        `memory` is the limit in bytes, None without one; by default, the heap is half of it, but at least 256 MiB. A
+        loopback address needs no minimum of open files.
         """
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here(), address)

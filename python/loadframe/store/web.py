@@ -210,7 +210,7 @@ class Web:
         return address.rpartition(":")[0] if port == (443 if self._access.tls else 80) else address
 
     def _connection(self, address: str, timeout: float, proxy: Proxy | None) -> http.client.HTTPConnection:
-        """Take an idle connection, or open one, with this limit of each read and write, s.
+        """Take an idle connection, or open one, through `proxy` if given. `timeout` limits each read and write, s.
 
         UnsentError if that fails, BadInput for an invalid certificate.
         """

@@ -142,7 +142,10 @@ class Cassandra(Store):
         """Do nothing: all modes are supported."""
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Raise BadInput if the heap leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited."""
+        """Raise BadInput if the heap leaves less than 256 MiB of the limit `memory`, in bytes; None is unlimited.
+
+        By default, the heap is half of the limit, but at least 256 MiB.
+        """
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
@@ -457,7 +460,7 @@ class Cassandra(Store):
         self._await_schema_agreement(addresses)
 
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
-        """Return the option `default_time_to_live` in `with`, or None if it is missing or 0."""
+        """Return the text `the option default_time_to_live` if `with` sets it, or None if it is missing or 0."""
         # Without texts, such as a comment.
         options = re.sub(r"'[^']*'", "", definition.get("with") or "")
         expires = re.search(r"\bdefault_time_to_live\s*=\s*0*[1-9]", options, re.IGNORECASE)

@@ -117,7 +117,7 @@ _TIMEOUT = 120.0
 
 
 def sampled_rows(ask: Callable[..., list[dict[str, Any]]], name: str, documents: int, keyspace: str) -> Sample:
-    """Return the first rows, up to `documents`, in the order of their tokens, which are hashes of the keys.
+    """Return up to `documents` rows of a table, the first in the order of their tokens, which are hashes of the keys.
 
     BadInput for an invalid name, or without the table. Nulls are left out. The sample's key is None if the primary key
     has several columns. `ask(statement, timeout=...)` returns the rows of a statement; the timeout is in s.

@@ -92,7 +92,7 @@ class Couchbase(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Create the administration client with this access."""
+        """Create the store. Its client for the administration uses `access`."""
         self._rest = Administration(access)
 
     def with_access(self, access: Access) -> Self:
@@ -225,8 +225,8 @@ class Couchbase(Store):
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
         """Run a statement on the first node with the query service that answers, and return its results.
 
-        BadInput with `remedy` if no node runs the service. LoadframeError if the statement fails. Other errors as
-        `Administration.ask`.
+        BadInput with `remedy` if no node runs the service, and for denied access. LoadframeError if the statement
+        fails. StoreFailed or Unreachable without an answer.
         """
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
@@ -309,7 +309,7 @@ class Couchbase(Store):
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition.
 
-    Defaults: 256 MiB per node, one replica (none on one node), durability `none`.
+    Defaults, also for None: 256 MiB per node, one replica (none on one node), durability `none`.
     """
     for key in definition:
         if key not in _DEFINITION:
@@ -318,6 +318,7 @@ def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[st
                 where=f"collection {name}",
                 remedy=f"use {', '.join(_DEFINITION)}",
             )
+    definition = {key: value for key, value in definition.items() if value is not None}
     quota = parse_size(definition["ram_quota"]) if "ram_quota" in definition else _RAM_QUOTA
     if quota < _MIN_QUOTA:
         raise BadInput("a bucket needs at least 100 MiB of memory per node", where=f"collection {name}: ram_quota")

@@ -96,9 +96,9 @@ class Administration:
         return content
 
     def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the list at a path; LoadframeError if it is missing or is not a list.
+        """Return the list at a path; its entries should be JSON objects, which is not checked.
 
-        BadInput for denied access, Unreachable without an answer.
+        LoadframeError if it is missing or not a list, BadInput for denied access, Unreachable without an answer.
         """
         entries: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
         return entries

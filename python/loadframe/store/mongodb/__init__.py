@@ -121,9 +121,11 @@ class MongoDB(Store):
     def offer(self, version: str) -> Offer | None:
         """Return the vendor's archive for Ubuntu 22.04, which includes the router, or None for versions before 6.0.4.
 
-        BadInput for an incomplete version, or a machine that the vendor does not support.
+        None also for a text without a major version. BadInput for an incomplete version, or a machine that the vendor
+        does not support.
         """
-        if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
+        major = version.partition(".")[0]
+        if not major.isdecimal() or int(major) < _OFFERED[0]:
             return None
         if version_numbers(self.kind, version) < _OFFERED:
             return None
@@ -151,7 +153,7 @@ class MongoDB(Store):
         config.check(settings)
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings of a sharded cluster with one member in each shard; a number that is None is left out."""
+        """Return the settings of a sharded cluster with these numbers (None: left out) and one member in each shard."""
         return config.shard_settings(routers, config_servers)
 
     def require_encryption(
@@ -164,10 +166,10 @@ class MongoDB(Store):
         """Do nothing: all modes are supported."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the processes of node `number`, from 0: a server `node-0`, or all `members` of a shard.
+        """Return the processes of node `number`, from 0: a server `node-0`, or with the setting `members` a shard.
 
-        Further members are `node-0-1` and so on; clients do not connect to shards. With `layout: together`, a shard's
-        first server shares its machine with companions.
+        A shard has that many servers: `node-0`, `node-0-1` and so on. Clients do not connect to them. With `layout:
+        together`, the first one shares its machine with companions.
         """
         name = f"node-{number}"
         if not config.sharded(settings):
@@ -181,8 +183,8 @@ class MongoDB(Store):
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the config servers, then the routers of a sharded cluster; BadInput for invalid settings.
 
-        There is by default one of each; other clusters have none. With `layout: together`, number n of each shares the
-        machine of shard n.
+        By default there is one config server and one router. Clusters without shards have neither. With `layout:
+        together`, config server n and router n share the machine of shard n.
         """
         config.check(settings)
         if not config.sharded(settings):
@@ -308,7 +310,7 @@ class MongoDB(Store):
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
         """Return `setParameter.NAME` and `cache` (bytes) by name; BadInput for other settings, or if servers differ.
 
-        The explicit value is the value in effect. Covers the servers of `configure`.
+        The explicit value is the value in effect. Reads the servers that `configure` changes.
         """
         settings = {}
         servers = self._data_servers(addresses)
@@ -373,7 +375,7 @@ class MongoDB(Store):
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Remove a member, which steps down first if it is the primary, or a shard, after its data has moved.
 
-        `watch` gets the chunks left on a shard. BadInput if the others could not continue.
+        `watch` gets the chunks left on a shard. BadInput for the last shard, or if the other members could not elect.
         """
         server, hello = self._hello(addresses)
         if _is_router(hello):
@@ -416,7 +418,7 @@ class MongoDB(Store):
             leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
 
     def removes_documents(self, definition: Mapping[str, Any]) -> str | None:
-        """Return the option `capped` or `expireAfterSeconds`, or None without them."""
+        """Return a text that names the option `capped` or `expireAfterSeconds`, or None without them."""
         options = definition.get("options") or {}
         if options.get("capped"):
             return "the option capped"

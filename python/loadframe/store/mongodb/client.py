@@ -149,7 +149,10 @@ class Client:
         return self.ask({"hello": 1})
 
     def running(self) -> dict[str, Any] | None:
-        """Return the answer to `hello`, or None if the server's address refuses connections; other errors as `ask`."""
+        """Return the answer to `hello`, or None if the server's address refuses connections.
+
+        Unreachable if it does not answer otherwise, BadInput if access is denied.
+        """
         try:
             return self.hello()
         except Unreachable:

@@ -283,7 +283,7 @@ class Postgresql(Store):
         partitions.refuse_change(self._primary(addresses))
 
     def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
-        """Return whether each server has an address; a coordinator of shards suffices."""
+        """Return whether there are `nodes` addresses, or the cluster is partitioned: its coordinator reaches all."""
         if super().reaches_all(addresses, nodes):
             return True
         coordinator = replication.find_primary(addresses, self.client)
@@ -302,7 +302,7 @@ class Postgresql(Store):
         for address in addresses:
             server = self.client(address)
             for name, value in settings.items():
-                change = f"RESET {name}" if value is None else f"SET {name} = {config.quoted(value)}"
+                change = f"RESET {name}" if value is None else f"SET {name} = {config.literal(value)}"
                 server.ask(f"ALTER SYSTEM {change}")
             server.ask("SELECT pg_reload_conf()")
 

@@ -82,7 +82,10 @@ def program(installation: Installation, name: str) -> Path:
 
 
 def slot(name: str) -> str:
-    """Return a node's name as a replica, of its slot and its connection: lower case, with _ for other characters."""
+    """Return a node's name as PostgreSQL permits it: in lower case, with _ for all but letters (a-z), digits and _.
+
+    Replication slots, connections of replicas and foreign servers have this name.
+    """
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
@@ -230,6 +233,11 @@ exec {postgres} --config-file={config} {options}
 
 
 def quoted(value: object) -> str:
-    """Return a value quoted for postgresql.conf or SQL; a bool becomes true or false. All parameters accept quotes."""
+    """Return a value quoted for postgresql.conf; a bool becomes true or false. All parameters accept quotes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def literal(value: object) -> str:
+    """Return a value as a string constant of SQL, with escapes; a bool becomes true or false."""
+    return f"E{quoted(value)}"

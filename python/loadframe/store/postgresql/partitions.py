@@ -14,8 +14,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store.access import join_address, split_address
 from loadframe.store.base import Health, Member, Unreachable
 from loadframe.store.postgresql.client import ADMINISTRATION, DATABASE, SLOW, USER, Client, PostgresError
-from loadframe.store.postgresql.config import quoted as literal
-from loadframe.store.postgresql.config import slot
+from loadframe.store.postgresql.config import literal, slot
 
 #: Error codes feature_not_supported and undefined_file: PostgreSQL 15 and newer, and older ones, without the extension.
 _NO_EXTENSION = ("0A000", "58P01")

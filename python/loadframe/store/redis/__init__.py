@@ -261,7 +261,7 @@ class Redis(Store):
         return ring.health(seen, self.client)
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a text, `HOST:PORT does not answer`, for each such address; load would use the others unnoticed."""
+        """Return a text, `HOST:PORT does not answer`, for each silent address; load would use the others unnoticed."""
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
@@ -299,9 +299,9 @@ class Redis(Store):
         return True
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters on every node that runs with CONFIG SET.
+        """Set parameters with CONFIG SET on every running node.
 
-        StoreFailed if a node refuses one, BadInput as `check_settings`.
+        StoreFailed if a node refuses one, BadInput for settings that `check_settings` refuses.
         """
         self.check_settings(settings)
         for node in self._every(addresses):
@@ -466,7 +466,7 @@ class Redis(Store):
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def evictions(self, addresses: Sequence[str]) -> dict[str, int]:
-        """Return the evicted keys of each node that answers, by address; see `maxmemory-policy` of the server."""
+        """Return how many keys each node that answers has evicted, by address; see `maxmemory-policy` of the server."""
         return {node: int(figures.get("evicted", 0)) for node, figures in self.statistics(addresses).items()}
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -178,7 +178,10 @@ class Client:
         return self._send(self._commands, commands)
 
     def running(self) -> bool:
-        """Whether the server runs: False if it refuses connections, other errors as `info`."""
+        """Whether the server runs: False if it refuses connections.
+
+        Unreachable if it does not answer otherwise, BadInput for denied access.
+        """
         try:
             self.info()
         except Unreachable as error:
@@ -283,9 +286,10 @@ class _Reconnecting:
                 raise
 
     def _ask(self, commands: Sequence[Command], *, again: bool) -> list[Any]:
-        """Send commands, connecting first if necessary, and return their replies; errors as `ask`.
+        """Send commands, connecting first if necessary, and return their replies.
 
-        `again` allows one more attempt on a new connection, but not after a timeout.
+        `again` allows one more attempt on a new connection, but not after a timeout. ReplyError if the login is
+        refused, OSError without an answer.
         """
         try:
             if self._connection is None:
@@ -356,7 +360,8 @@ def _of(master: Client, name: str, most: int) -> list[dict[str, Any]]:
         readers = {"hash": "HGETALL", "string": "GET"}
         commands = [(readers[type_], key) for key, type_ in zip(batch, types, strict=True) if type_ in readers]
         for reply in master.ask_all(commands):
-            document = _value(reply) if isinstance(reply, str) else _hash(reply)
+            # None: the key expired after the first command.
+            document = _value(reply) if isinstance(reply, str) else _hash(reply or ())
             if isinstance(document, dict) and document:
                 documents.append(document)
     return documents

@@ -5,7 +5,8 @@ Contiguous ranges keep the slot table short, which nodes exchange and clients ca
 A slot moves as with `redis-cli`: mark it on both nodes, send its keys in batches, then announce the new owner to all
 nodes. Meanwhile the nodes redirect clients.
 
-Functions raise the errors of `Client.ask`. `watch` gets the progress of waits, and may end them by an error.
+Functions raise the errors of `Client.ask`. `watch` gets the progress of waits, and may end them by an error. `seen` is
+the cluster as one node reports it.
 """
 
 import time
@@ -277,7 +278,7 @@ def wait(clients: Sequence[Client], watch: Watch) -> None:
 def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
     """Send CLUSTER MEET for all pairs of nodes, and wait until all see a complete cluster in state ok.
 
-    `clients` are those of `members`, in the same order.
+    `clients` are the clients of `members`, in the same order.
     """
     # All pairs, because waiting for gossip takes a second or two.
     for number, client in enumerate(clients):

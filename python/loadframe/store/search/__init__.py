@@ -94,7 +94,7 @@ class SearchStore(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Create the HTTP client, which keeps connections open for statistics every second."""
+        """Create the store. Its HTTP client uses `access`, and keeps connections open for statistics every second."""
         self._silence_hint = access.silence_hint
         self._auth = access.auth
         self._web = Web(access, timeout=_TIMEOUT)

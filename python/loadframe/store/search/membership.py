@@ -206,7 +206,7 @@ def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:
 
 
 def _excess(shards: Counter[str]) -> int:
-    """Return how many shards exceed an even distribution, rounded up to whole shards per node."""
+    """Return the number of copies above an even share per node, which is rounded up."""
     share = -(-shards.total() // max(len(shards), 1))
     return sum(max(count - share, 0) for count in shards.values())
 

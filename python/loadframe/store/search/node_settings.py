@@ -78,7 +78,10 @@ def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput if the node's heap leaves less than 128 MiB of the limit `memory`, in bytes; None is unlimited."""
+    """Raise BadInput if the node's heap leaves less than 128 MiB of the limit `memory`, in bytes; None is unlimited.
+
+    The heap is the setting `heap`; without it, half of the limit, but 256 MiB to 31 GiB.
+    """
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 

@@ -96,6 +96,8 @@ class SimModel:
                 values[name] = str(value)
             else:
                 _require(name, isinstance(value, int | float) and not isinstance(value, bool), "a number")
+                if name in ("servers", "queue"):
+                    _require(name, isinstance(value, int) or value.is_integer(), "a whole number")
                 values[name] = int(value) if name in ("servers", "queue") else float(value)
         return cls(**values)
 

@@ -345,8 +345,8 @@ class SimNode:
     def serve(self, request: Request) -> tuple[float, int, object]:
         """Queue a request for data; return the time (monotonic clock, s), status and body of its answer.
 
-        Status 503 before the node is a member, 429 if the queue is full. Refused as by `data`. The effect of a write is
-        published at the next tick.
+        Status 503 before the node is a member, 429 if the queue is full. Refused for an unknown collection (see
+        `data`). The effect of a write is published at the next tick.
         """
         now = time.monotonic()
         with self.shared.queues() as stations:

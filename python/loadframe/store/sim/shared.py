@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from loadframe.base.errors import BadInput
 from loadframe.store.sim.model import FOLDER, MOST_QUEUED, MOST_SERVERS, SimModel
 
 
@@ -104,8 +105,12 @@ class Placement:
         self._begin(now)
 
     def exclude(self, nodes: Iterable[str], now: float) -> None:
-        """Replace the set of nodes that must not hold data, and start moving data away from them at `now`."""
+        """Replace the set of nodes that must not hold data, and start moving data away from them at `now`.
+
+        Unassigned copies are placed on nodes that may hold them now.
+        """
         self.excluded = set(nodes)
+        self._place_unassigned()
         self._begin(now)
 
     def advance(self, now: float) -> bool:
@@ -190,7 +195,10 @@ class Placement:
         return min(free, key=lambda name: counts[name], default=None)
 
     def _begin(self, now: float) -> None:
-        """Start a move to each node with too few copies that receives none, from excluded nodes or else the fullest."""
+        """Start a move at `now` to each node with too few copies that receives none.
+
+        Copies move from excluded nodes, or else from the fullest.
+        """
         while move := self._next_move():
             index, target = move
             size = self.model.shard_size or self.sizes.get(self.copies[index].collection, 0.0)
@@ -406,11 +414,14 @@ class SharedState:
     def start(self, now: float, *, founding: bool) -> None:
         """Register this node as started, in a free row of the stations, and remove ended nodes; call it in `locked`.
 
-        A `founding` node, or one that starts again, is a member at once.
+        A `founding` node, or one that starts again, is a member at once. BadInput if all 64 rows are taken.
         """
         self._bury({self._node, *self._dead()}, now)
-        self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
-        self.stations.clear(self.slots[self._node])
+        slot = next((slot for slot in range(MOST_NODES) if slot not in self.slots.values()), None)
+        if slot is None:
+            raise BadInput(f"a simulated cluster has at most {MOST_NODES} nodes", remedy="start fewer")
+        self.slots[self._node] = slot
+        self.stations.clear(slot)
         self.placement.start(self._node, now, founding=founding or self.again)
 
     def bury(self, now: float) -> None:
