@@ -331,7 +331,7 @@ impl Reply {
         Self { node: NO_NODE, ..Self::new(now, now, Err(failure)) }
     }
 
-    /// Returns the node of this exchange; `other`, that of another exchange of the same request, if it has none.
+    /// Returns the node of this exchange, or `other` if it has none. `other`: node of another exchange of the request.
     pub fn node_or(&self, other: u16) -> u16 {
         if self.node == NO_NODE { other } else { self.node }
     }

@@ -51,7 +51,7 @@ impl PyHandle {
         Ok(py.detach(|| self.0.wait(limit)))
     }
 
-    /// End the phase now, without waiting for the end; measurements so far are kept.
+    /// End the phase now, without waiting for requests in flight or the end; measurements so far are kept.
     fn stop(&self) {
         self.0.stop();
     }
@@ -249,8 +249,8 @@ fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
-/// Check a plan without load or files.
-/// Raises PlanRefused where `start` would, or with several ranks where `prepare_rank` would.
+/// Check a plan and map its operations, without load or files. The driver may contact the target.
+/// Raises PlanRefused for a bad plan, TargetRefused if the target refuses it, StartFailed for a fault of this machine.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;

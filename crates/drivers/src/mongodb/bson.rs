@@ -224,7 +224,7 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
 }
 
 /// Refuses invalid extended JSON anywhere in an operation's form. Does not check a mapping with drawn values, but
-/// checks those in it.
+/// checks the mappings in it.
 pub fn verify(form: &Value) -> Result<(), PlanError> {
     match form {
         Value::Array(elements) => elements.iter().try_for_each(verify),

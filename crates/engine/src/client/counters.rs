@@ -121,9 +121,9 @@ impl Count {
         Self { worker, numbering, tallies: counters.into_iter().map(tally).collect() }
     }
 
-    /// Takes the counter numbers of iteration `n` of this worker, as not finished yet, and publishes the floors.
-    /// Returns which counter the iteration uses, as an index in the stream's counters, and the first number that it
-    /// takes. Iterations must be in ascending order.
+    /// Takes the counter numbers of the stream's iteration number `n`, which this worker runs, as not finished yet, and
+    /// publishes the floors. Returns which counter the iteration uses, as an index in the stream's counters, and the
+    /// first number that it takes. Calls must have ascending `n`.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {

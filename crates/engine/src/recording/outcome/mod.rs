@@ -20,7 +20,8 @@ pub use rank_outcome::{RankOutcome, Unreachable};
 pub use rank_share::{Clock, RankShare, Watch, measured};
 
 /// Returns the phase's outcome: facts that are not in the rows of its files. `hosts`: in the order of their
-/// numbers in the files. `ranks`: the outcome is a sum over ranks and lists their shares.
+/// numbers in the files. `part`: the outcome of this rank or, with `ranks`, the sum over all ranks. `ranks`: list the
+/// shares of the ranks.
 pub fn describe(
     plan: &Plan,
     slots: &[Slot],
