@@ -135,8 +135,8 @@ pub struct PyMeasures(pub SharedMeasures);
 
 #[pymethods]
 impl PyMeasures {
-    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight.
-    /// The latter two are those of the last second.
+    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight of the last
+    /// second.
     fn read(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }

@@ -44,7 +44,7 @@ pub trait Days {
     /// do so.
     fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Runs once after days were dropped; does nothing by default. Its failure is that of the deletion.
+    /// Runs once after days were dropped; does nothing by default. If it fails, the deletion fails.
     fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
         ready(Ok(()))
     }

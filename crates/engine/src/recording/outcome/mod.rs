@@ -134,8 +134,8 @@ pub fn describe(
     outcome
 }
 
-/// Returns the failure messages of the operation at `slot` as objects, those of the measured segment first.
-/// Each group is in descending order of count. The keys are `class`, `status`, `message`, `count` and `measured`.
+/// Returns the failure messages of the operation at `slot` as objects: the messages of the measured segment, then
+/// the others, each in descending order of count. The keys are `class`, `status`, `message`, `count` and `measured`.
 fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
     messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));
