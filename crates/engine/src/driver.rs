@@ -193,7 +193,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Returns the request as readable text without sending it; the first one if there are several. `None` if
-    /// it exists only during sending.
+    /// it exists only during sending, or cannot be built.
     fn render(
         &self,
         _connection: &mut Self::Connection,

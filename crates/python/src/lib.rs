@@ -142,7 +142,7 @@ impl PyMeasures {
     }
 
     /// Return the spans of sampled requests since the last call as JSON text, and remove them here.
-    /// The keys are `kept`, the spans, and `dropped`, the number of others.
+    /// The keys are `kept`, the spans, and `dropped`, the number of spans that were not kept.
     fn spans(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.spans.take())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }

@@ -217,7 +217,7 @@ impl Driver for Mongo {
     }
 
     /// Returns the command of request `draw`, or the first of several, as JSON without sending it. Captured values are
-    /// empty.
+    /// empty. `None` if it cannot be built, or for an operation that ingests events or deletes days.
     fn render(
         &self,
         connection: &mut Connection,
@@ -238,7 +238,8 @@ impl Driver for Mongo {
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
 
-    /// Returns the request for a batch of events, or the first of several, as JSON without sending it.
+    /// Returns the command for a batch of events, or the first of several, as JSON without sending it. `None` if it
+    /// cannot be built, or for an operation that does not ingest events.
     fn render_events(
         &self,
         _connection: &mut Connection,

@@ -196,7 +196,7 @@ impl Driver for Search {
         connection.answer().whole().map(Cow::Borrowed)
     }
 
-    /// Returns the requests of all steps as text, of pages only the first, drawn by `draw`, without sending them.
+    /// Returns the requests of all steps of request `draw` as text without sending them; of pages, only the first.
     /// Captured values are empty.
     fn render(
         &self,
