@@ -154,7 +154,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Sends the events of a batch, for an operation that ingests events, as [`Driver::execute`] sends a request.
+    /// Sends the events of a batch, for an operation that ingests events; otherwise the same as [`Driver::execute`].
     /// `only` and the indices in the reply are indices of events in the batch. Sending an event twice must not change
     /// the store. By default fails without sending.
     fn ingest(

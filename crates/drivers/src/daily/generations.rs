@@ -34,7 +34,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// Returns the separator before a date and time, and the one within them.
+    /// Returns the separator before the date and before the time, and the separator within each.
     fn separators(self) -> (char, char) {
         match self {
             Self::Dotted => ('-', '.'),
@@ -206,7 +206,7 @@ impl Generations {
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// Returns a formatter of generation names for successive events, as of `list`.
+    /// Returns a formatter of the names of the generations in `list`, for successive events.
     pub fn names<'a>(&'a self, list: &'a List) -> Names<'a> {
         Names::new(&self.collection, self.style, list)
     }

@@ -136,8 +136,8 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// Returns the nodes for the clients of worker `worker` of `workers`: the nodes that are up, or all if every node
-    /// is down; none while `applies` is false. Returns `None` unless the spread is fixed.
+    /// Returns the nodes for the clients of worker `worker` of `workers`; there are none while `applies` is false.
+    /// `None` unless the spread is fixed.
     pub fn choice(
         self: &Arc<Self>,
         worker: u64,

@@ -172,7 +172,8 @@ impl Driver for Search {
         Ok(())
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
+    /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event; no flags if the
+    /// query fails.
     async fn look_for(
         &self,
         connection: &mut Connection,

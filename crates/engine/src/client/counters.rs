@@ -62,7 +62,7 @@ impl Counter {
         (lowest, self.total.load(Ordering::Acquire))
     }
 
-    /// Raises the settled count of all ranks together to `settled`. Does nothing with a single process.
+    /// Raises the settled count over all ranks to `settled`. Does nothing with a single process.
     pub fn tell(&self, settled: u64) {
         if let Some(settled_by_all) = &self.settled_by_all {
             settled_by_all.fetch_max(settled, Ordering::AcqRel);
