@@ -59,7 +59,7 @@ impl Assertion {
         Ok(assertion)
     }
 
-    /// Does the work of `map`; its errors do not contain the word `assert`.
+    /// Reads the assertion for `map`, which adds the word `assert` to its errors.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
         let recall = form.get("recall").map(|recall| Truth::read(recall, variables)).transpose()?;

@@ -229,7 +229,7 @@ impl Memory {
         self.known = known;
     }
 
-    /// Captures values from an answer, as [`Captures::keep`] does. They are known only after `settle`. Fails if one is
+    /// Captures values from an answer with [`Captures::keep`]. They are known only after `settle`. Fails if one is
     /// missing or is not JSON.
     pub fn take<'a, S>(
         &mut self,

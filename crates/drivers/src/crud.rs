@@ -222,7 +222,7 @@ impl Neutral {
         if let Self::Bulk(bulk) = self { Some(bulk.requests()) } else { None }
     }
 
-    /// Returns whether answers contain documents with fields to check: those of reads, read_modify_writes and scans.
+    /// Returns whether it is a read, a read_modify_write or a scan, whose answers contain documents.
     pub fn reads(&self) -> bool {
         matches!(self, Self::Read(_) | Self::ReadModifyWrite(_) | Self::Scan(_))
     }

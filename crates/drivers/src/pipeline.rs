@@ -82,8 +82,8 @@ pub async fn open_each(
     opened
 }
 
-/// Returns the node for which a request counts: that of the first group, of those with a reachable node. Without such a
-/// group, the node that was `asked` first, if any.
+/// Returns the node for which a request counts: the node of the first group in `opened`, the groups with a reachable
+/// node; without any, `asked`, the node of the first group tried; otherwise [`NO_NODE`].
 pub fn first_node(opened: &[Group], asked: Option<u16>) -> u16 {
     opened.first().map(|(node, _)| *node).or(asked).unwrap_or(NO_NODE)
 }

@@ -122,7 +122,7 @@ impl Driver for Several {
         Ok(())
     }
 
-    /// Changes the hosts of the target `store` only. Fails if there is none.
+    /// Changes the hosts of the target `store` only. Fails without this target.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         match self.main() {
             Some(main) => self.drivers[main].set_hosts(hosts),

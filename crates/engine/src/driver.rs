@@ -154,7 +154,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Sends the events of a batch, for an operation that ingests events, as [`Driver::execute`] sends a request.
+    /// Sends the events of a batch, for an operation that ingests events; otherwise the same as [`Driver::execute`].
     /// `only` and the indices in the reply are indices of events in the batch. Sending an event twice must not change
     /// the store. By default fails without sending.
     fn ingest(
@@ -193,7 +193,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Returns the request as readable text without sending it; the first one if there are several. `None` if
-    /// it exists only during sending.
+    /// it exists only during sending, or cannot be built.
     fn render(
         &self,
         _connection: &mut Self::Connection,
@@ -331,7 +331,7 @@ impl Reply {
         Self { node: NO_NODE, ..Self::new(now, now, Err(failure)) }
     }
 
-    /// Returns the node of this exchange; `other`, that of another exchange of the same request, if it has none.
+    /// Returns the node of this exchange, or `other` if it has none. `other`: node of another exchange of the request.
     pub fn node_or(&self, other: u16) -> u16 {
         if self.node == NO_NODE { other } else { self.node }
     }

@@ -24,7 +24,7 @@ pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
 /// Create a certificate for `addresses`, signed by the authority; return it and its key as PEM.
 ///
 /// `addresses` are IP addresses and DNS names, `name` is its common name. It is valid for `days` days. `authority_name`
-/// and `authority_key` (PEM) are those of the authority. It serves for both ends of a connection, since nodes are each
+/// and `authority_key` (PEM) identify the authority. It serves for both ends of a connection, since nodes are each
 /// other's clients. Raises ValueError for an invalid key or address.
 #[pyfunction]
 pub fn issue_certificate(

@@ -55,10 +55,10 @@ pub fn generate_events(
     py.detach(write).map_err(|error: std::io::Error| PyOSError::new_err(format!("{}: {error}", path.display())))
 }
 
-/// Read lines as a source with the fields `events` (JSON of a plan) does, without storing them.
-/// Return the outcome of each line (`event`, `dropped` or `dead letter`) and its text, in order. The text is the line
-/// after the transformation, the empty text, or the reason. `longest` is the maximum length of a line in bytes. Raises
-/// PlanRefused for fields or steps that cannot be used.
+/// Return how a source with the fields `events` (JSON of a plan) reads each line: its outcome and its text, in order.
+/// The outcome is `event`, `dropped` or `dead letter`. The text is the line after the transformation, empty, or the
+/// reason. `longest` is the maximum length of a line in bytes. Raises PlanRefused for fields or steps that cannot be
+/// used.
 #[pyfunction]
 pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyResult<Vec<(&'static str, String)>> {
     let events = serde_json::from_str(events).map_err(|e| super::refused(PlanError::new(e.to_string())))?;

@@ -51,7 +51,7 @@ impl PyHandle {
         Ok(py.detach(|| self.0.wait(limit)))
     }
 
-    /// End the phase now, without waiting for the end; measurements so far are kept.
+    /// End the phase now, without waiting for requests in flight or the end; measurements so far are kept.
     fn stop(&self) {
         self.0.stop();
     }
@@ -135,14 +135,14 @@ pub struct PyMeasures(pub SharedMeasures);
 
 #[pymethods]
 impl PyMeasures {
-    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight.
-    /// The latter two are those of the last second.
+    /// Return as JSON text the totals since the phase began, and the planned load and requests in flight of the last
+    /// second.
     fn read(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
     /// Return the spans of sampled requests since the last call as JSON text, and remove them here.
-    /// The keys are `kept`, the spans, and `dropped`, the number of others.
+    /// The keys are `kept`, the spans, and `dropped`, the number of spans that were not kept.
     fn spans(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.spans.take())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
@@ -249,8 +249,8 @@ fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
-/// Check a plan without load or files.
-/// Raises PlanRefused where `start` would, or with several ranks where `prepare_rank` would.
+/// Check a plan and map its operations, without load or files. The driver may contact the target.
+/// Raises PlanRefused for a bad plan, TargetRefused if the target refuses it, StartFailed for a fault of this machine.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;

@@ -19,8 +19,9 @@ use crate::pipeline::{Document, fail, first_node, group_by_node, open_each, send
 use loadframe_engine::util::json::Cursor;
 
 /// Sends the documents of request number `k`, or those at the indices `only`, all at once. Resends documents after
-/// their vbucket has moved. Returns the reply of [`pipeline::reply`]: the number of written documents, and the positions of failed
-/// ones. A broken connection or a timeout fails its documents. `durability` is the level's protocol number.
+/// their vbucket has moved. Returns the reply of [`pipeline::reply`]: the number of written documents, and the
+/// positions of failed ones. A broken connection or a timeout fails its documents. `durability` is the level's protocol
+/// number.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,

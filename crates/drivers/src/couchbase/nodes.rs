@@ -241,8 +241,8 @@ impl CouchbaseNodes {
         self.query.store(Arc::new(query));
     }
 
-    /// Resolves a node of the query service. Returns its address, and its number, which is that of its document service
-    /// if it has one; `None` if the name cannot be resolved.
+    /// Resolves a node of the query service. Returns its number and address; `None` if the name cannot be resolved. A
+    /// node that also stores documents has the same number there.
     async fn asked(&self, seat: &ServiceAddress) -> Option<(u16, Arc<Host>)> {
         let known = self.known.texts().iter().position(|text| *text == seat.name);
         let number = match known {

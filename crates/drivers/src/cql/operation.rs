@@ -146,7 +146,7 @@ impl Kind {
 
 impl Native {
     /// Parses `{"statement": "...", "values": [...], "consistency": "one"}` and returns the consistency level, if any,
-    /// apart. Refuses unknown keys, wrong types, and a statement with `${...}`.
+    /// separately. Refuses unknown keys, wrong types, and a statement with `${...}`.
     fn map(argument: &Value, context: &Context) -> Result<(Self, Option<Consistency>), PlanError> {
         let form = Form::new(argument, &["statement", "values", "consistency"])?;
         let statement = form.text("statement")?.to_owned();

@@ -51,7 +51,7 @@ impl ServerCertVerifier for ByHost {
         verified
     }
 
-    /// Verifies a signature as the inner verifier does.
+    /// Verifies a signature with the inner verifier.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -61,7 +61,7 @@ impl ServerCertVerifier for ByHost {
         self.verifier.verify_tls12_signature(message, certificate, signature)
     }
 
-    /// Verifies a signature as the inner verifier does.
+    /// Verifies a signature with the inner verifier.
     fn verify_tls13_signature(
         &self,
         message: &[u8],

@@ -34,7 +34,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// Returns the separator before a date and time, and the one within them.
+    /// Returns the separator before the date and before the time, and the separator within each.
     fn separators(self) -> (char, char) {
         match self {
             Self::Dotted => ('-', '.'),
@@ -153,7 +153,8 @@ impl Generations {
         state.list.clone()
     }
 
-    /// Records the newest instants of the store's documents, in milliseconds since 1970.
+    /// Raises the newest instant of each day to the newest of `instants` on that day; never lowers it.
+    /// `instants`: times of the store's documents, or lower bounds of them, in milliseconds since 1970, in any order.
     pub fn note(&self, instants: impl Iterator<Item = i64>) {
         self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
     }
@@ -205,7 +206,7 @@ impl Generations {
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// Returns a formatter of generation names for successive events, as of `list`.
+    /// Returns a formatter of the names of the generations in `list`, for successive events.
     pub fn names<'a>(&'a self, list: &'a List) -> Names<'a> {
         Names::new(&self.collection, self.style, list)
     }
@@ -229,7 +230,7 @@ impl Generations {
 }
 
 impl State {
-    /// Raises the newest instant of each day to the instant given for it.
+    /// Raises the newest instant of each day to the given (start of the day, instant); never lowers it.
     fn note(&mut self, newest: impl IntoIterator<Item = (i64, i64)>) {
         for (day, instant) in newest {
             let known = self.newest.entry(day).or_insert(instant);

@@ -44,7 +44,7 @@ pub trait Days {
     /// do so.
     fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Runs once after days were dropped; does nothing by default. Its failure is that of the deletion.
+    /// Runs once after days were dropped; does nothing by default. If it fails, the deletion fails.
     fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
         ready(Ok(()))
     }
@@ -146,7 +146,7 @@ impl Buckets {
         Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
     }
 
-    /// Does the work of `delete`, and adds its exchanges and parts to `days`. Returns the first failure.
+    /// Deletes days for `delete`, and adds the exchanges and parts to `days`. Returns the first failure.
     async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
         let begun = days.exchanges().begin();
         let begins = days.begins().await;

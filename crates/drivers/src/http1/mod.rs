@@ -250,8 +250,8 @@ impl Connection {
         self.client.answer()
     }
 
-    /// Switches the client to node number `node` from its next request on; with shared connections, prefers those to
-    /// the node. `keep`: connections to other nodes stay open.
+    /// Switches the client to node number `node` from its next request on; if connections are shared, it prefers
+    /// connections to the node. `keep`: the client's own connections to other nodes stay open.
     pub fn turn_to(&mut self, node: u16, keep: bool) {
         match &mut self.means {
             ConnectionSet::Own(route) => route.assignment.turn_to(node, keep),

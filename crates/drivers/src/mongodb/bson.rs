@@ -83,8 +83,8 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
     }
 }
 
-/// Appends a field like `field`, without the check of the nesting depth. Recursive. Fails for a name with a zero byte,
-/// and for invalid JSON or extended JSON.
+/// Appends a field with the value's type, without a check of the nesting depth. Recursive. Fails for a name with a zero
+/// byte, and for invalid JSON or extended JSON.
 fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
@@ -111,13 +111,13 @@ fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpec
     Ok(())
 }
 
-/// Appends the fields of a JSON object, except the field `without`. Fails like `field`.
+/// Appends the fields of a JSON object, except the field `without`. Fails if one cannot be encoded; see [`field`].
 pub fn fields(out: &mut Vec<u8>, json: &[u8], without: Option<&[u8]>) -> Result<(), Unexpected> {
     members(json, |name, value| if without == Some(name) { Ok(()) } else { field(out, name, &value) })
 }
 
 /// Appends the fields of an event, a JSON object. Fields named in `times` become dates if their values are timestamps.
-/// Fails like `field`.
+/// Fails if a field cannot be encoded; see [`field`].
 pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Unexpected> {
     Cursor::new(json).object(|name, cursor| {
         let value = cursor.value()?;
@@ -224,7 +224,7 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
 }
 
 /// Refuses invalid extended JSON anywhere in an operation's form. Does not check a mapping with drawn values, but
-/// checks those in it.
+/// checks the mappings in it.
 pub fn verify(form: &Value) -> Result<(), PlanError> {
     match form {
         Value::Array(elements) => elements.iter().try_for_each(verify),

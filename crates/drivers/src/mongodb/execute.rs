@@ -182,7 +182,7 @@ pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
 }
 
 /// Adds the times and bytes of a command to `whole`, the totals of its request. The time between commands does not
-/// count. The node is that of the first command that was sent.
+/// count. Keeps the node of the first command that was sent.
 pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     match whole {
         None => *whole = Some(asked.exchange()),

@@ -196,7 +196,8 @@ impl Driver for Mongo {
         Ok(())
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
+    /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event; no flags if the
+    /// query fails.
     async fn look_for(
         &self,
         connection: &mut Connection,
@@ -217,7 +218,7 @@ impl Driver for Mongo {
     }
 
     /// Returns the command of request `draw`, or the first of several, as JSON without sending it. Captured values are
-    /// empty.
+    /// empty. `None` if it cannot be built, or for an operation that ingests events or deletes days.
     fn render(
         &self,
         connection: &mut Connection,
@@ -238,7 +239,8 @@ impl Driver for Mongo {
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
 
-    /// Returns the request for a batch of events, or the first of several, as JSON without sending it.
+    /// Returns the command for a batch of events, or the first of several, as JSON without sending it. `None` if it
+    /// cannot be built, or for an operation that does not ingest events.
     fn render_events(
         &self,
         _connection: &mut Connection,

@@ -175,8 +175,8 @@ impl MongoNodes {
         outcome
     }
 
-    /// Does the queries of `discover`, and stores the kind of target and the members. Hosts of each round are asked in
-    /// parallel. Returns the last host's error if none answers.
+    /// Queries all hosts, and the members that they list, in rounds of parallel queries. Stores the kind of target and
+    /// the members. Returns the last host's error if none answers.
     async fn ask_all(&self) -> Result<(), DiscoveryError> {
         let mut asked: Vec<String> = Vec::new();
         let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
@@ -252,7 +252,7 @@ impl MongoNodes {
 
 impl Members {
     /// Makes member `number` the primary, unless the known one was elected later. A primary that was frozen or cut off
-    /// reports its former role until it hears of its successor. `newest` is the election of the known one.
+    /// reports its former role until it hears of its successor. `newest`: election of the known primary.
     fn elect(&mut self, number: u16, election: Option<ObjectId>, newest: &mut Option<ObjectId>) {
         if self.primary.is_none() || election > *newest {
             self.primary = Some(number);

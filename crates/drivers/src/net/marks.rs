@@ -101,8 +101,8 @@ impl Marks {
         }
     }
 
-    /// Stores the generator's overhead in the request so far, right after a read. Nothing before the request's first
-    /// write.
+    /// Stores the generator's overhead in the request so far; to be called right after a read. Does nothing before the
+    /// request's first write.
     fn stamp(&self, wire: &impl Timestamped) {
         let [first, last] = [&self.first, &self.last].map(|mark| mark.load(Ordering::Relaxed));
         if first != NEVER {

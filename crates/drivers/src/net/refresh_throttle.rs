@@ -77,6 +77,7 @@ impl Refresh {
 }
 
 impl Drop for Refresh {
+    /// Permits the next refresh. If `end` was not called, makes one due in 100 ms.
     fn drop(&mut self) {
         if !self.ended {
             self.schedule.within(PAUSE);

@@ -136,8 +136,8 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// Returns the nodes for the clients of worker `worker` of `workers`: the nodes that are up, or all if every node
-    /// is down; none while `applies` is false. Returns `None` unless the spread is fixed.
+    /// Returns the nodes for the clients of worker `worker` of `workers`; there are none while `applies` is false.
+    /// `None` unless the spread is fixed.
     pub fn choice(
         self: &Arc<Self>,
         worker: u64,
@@ -221,9 +221,9 @@ impl Choice {
 }
 
 impl Nodes for Choice {
-    /// Returns the numbers and weights of the up nodes, preferably of those where this worker's clients start.
-    /// The plan gives these homes. If all nodes are down, returns those of the plan; empty while `applies` is false.
-    /// Starts checks of down nodes.
+    /// Returns the numbers and weights of the up nodes that have a weight. If there are none, returns the other up
+    /// nodes, with weight 1; if all nodes are down, the nodes that have a weight. Empty while `applies` is false.
+    /// Starts checks of down nodes that have a weight.
     fn available(&mut self) -> &[(u16, u32)] {
         if self.topology.epoch.load(Ordering::Relaxed) != self.seen {
             {

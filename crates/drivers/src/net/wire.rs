@@ -160,7 +160,7 @@ impl Timestamped for Wire {
         stream::begin_request(self.stream());
     }
 
-    /// Returns the generator's overhead in the last request. Inside TLS, the stamps are those of the encrypted records.
+    /// Returns the generator's overhead in the last request. With TLS, it is measured at the encrypted records.
     #[inline]
     fn overhead(&self, sent: Instant, done: Instant) -> Overhead {
         stream::overhead(self.stream(), sent, done)

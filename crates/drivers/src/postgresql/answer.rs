@@ -87,7 +87,7 @@ impl Answer {
     }
 
     /// Returns a failure if the answer contradicts the assertion on its number of rows or on fields.
-    /// The fields are those of the first row, or of the JSON in its column `document`. A missing row is a failure if
+    /// Fields are read from the first row, or from the JSON in its column `document`. A missing row is a failure if
     /// fields are asserted.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;

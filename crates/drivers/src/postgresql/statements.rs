@@ -437,7 +437,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Adds the times of a later statement to those of its transaction, `whole`. The time in between does not count.
+/// Adds the times of a later statement to `whole`, the totals of its transaction. The time in between does not count.
 fn add_times(whole: &mut Reply, later: &Reply) {
     let both = Exchanged::of(whole).then(&Exchanged::of(later));
     (whole.sent, whole.done, whole.overhead) = (both.sent, both.done, both.overhead);

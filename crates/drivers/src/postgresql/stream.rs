@@ -30,7 +30,7 @@ pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wir
     }
 }
 
-/// Does the work of `connect`, without a time limit. Fails if no address accepts, the server refuses TLS, or the
+/// Connects for `connect`, without a time limit. Fails if no address accepts, the server refuses TLS, or the
 /// handshake fails.
 async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Wire> {
     let mut stream = dial(host).await?;

@@ -23,8 +23,8 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
 }
 
 /// Judges the answer to an operation's command, including its assertion, and captures values into `memory`. Returns the
-/// number of documents: those of a scan, the elements of a command's list reply, 0 for its null reply, else 1. An error
-/// reply, a missing or existing document, and an aborted transaction are failures.
+/// number of documents: the documents of a scan, the elements of a command's list reply, 0 for its null reply, else 1.
+/// An error reply, a missing or existing document, and an aborted transaction are failures.
 pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory: &mut Memory) -> Result<u64, Failure> {
     let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
     if let Item::Error(words) = first {

@@ -39,7 +39,7 @@ impl Source for CapturedReply {
 }
 
 /// Reads the captures in the key `capture` of an operation. `reads`: its answer has documents. `command`: its answer is
-/// a reply. Refuses a capture from what the answer lacks.
+/// a reply. Refuses a capture of fields without documents, and of a reply without one.
 pub fn taken(
     form: &Value,
     reads: bool,

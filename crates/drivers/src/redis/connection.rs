@@ -57,7 +57,7 @@ impl NodeConnection {
     }
 
     /// Connects and authenticates, replacing an existing connection, for a query of the driver itself: this is not
-    /// recorded as a client's setup or reconnection. Fails like `open`.
+    /// recorded as a client's setup or reconnection. After refused credentials, closes the connection and fails.
     pub async fn connect(
         &mut self,
         host: &Host,

@@ -134,9 +134,9 @@ impl ConnectionSet {
         opened
     }
 
-    /// Does the work of `ask` in a cluster: up to 8 redirections or resends, then the last answer counts, also a
-    /// redirection. Stores the new node of a slot that has moved; marks the slots as out of date after a failure.
-    /// `turn` selects the node of a command without a `slot`.
+    /// Sends a command to a cluster and follows redirections. After 8 redirections or resends, the last answer counts,
+    /// also a redirection. Stores the new node of a slot that has moved; after a failure, marks the slots as out of
+    /// date. `turn` selects the node of a command without a `slot`.
     async fn follow(
         &mut self,
         nodes: &RedisNodes,

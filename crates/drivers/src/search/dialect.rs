@@ -274,7 +274,7 @@ impl Dialect {
         body
     }
 
-    /// Converts the date_histograms of a search, or those nested in an aggregation, in place.
+    /// Converts the intervals of all date_histograms inside `parent`, a search or an aggregation, in place.
     fn aggregations(&self, parent: &mut Map<String, Value>) {
         for key in ["aggs", "aggregations"] {
             let Some(named) = parent.get_mut(key).and_then(Value::as_object_mut) else { continue };

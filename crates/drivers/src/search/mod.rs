@@ -172,7 +172,8 @@ impl Driver for Search {
         Ok(())
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
+    /// Queries once which events of a batch are visible. Returns the reply, and a flag for each event; no flags if the
+    /// query fails.
     async fn look_for(
         &self,
         connection: &mut Connection,
@@ -196,7 +197,7 @@ impl Driver for Search {
         connection.answer().whole().map(Cow::Borrowed)
     }
 
-    /// Returns the requests of all steps as text, of pages only the first, drawn by `draw`, without sending them.
+    /// Returns the requests of all steps of request `draw` as text without sending them; of pages, only the first.
     /// Captured values are empty.
     fn render(
         &self,

@@ -63,7 +63,7 @@ impl Repeat {
         Self::read(form, variables).map_err(|error| error.within("repeat"))
     }
 
-    /// Does the work of `map`; its errors do not contain the word `repeat`.
+    /// Reads the form for `map`, which adds the word `repeat` to its errors.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["until", "every", "within"])?;
         let mut until = Vec::new();

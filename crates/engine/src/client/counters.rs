@@ -62,7 +62,7 @@ impl Counter {
         (lowest, self.total.load(Ordering::Acquire))
     }
 
-    /// Raises the settled count of all ranks together to `settled`. Does nothing with a single process.
+    /// Raises the settled count over all ranks to `settled`. Does nothing with a single process.
     pub fn tell(&self, settled: u64) {
         if let Some(settled_by_all) = &self.settled_by_all {
             settled_by_all.fetch_max(settled, Ordering::AcqRel);
@@ -121,9 +121,9 @@ impl Count {
         Self { worker, numbering, tallies: counters.into_iter().map(tally).collect() }
     }
 
-    /// Takes the counter numbers of iteration `n` of this worker, as not finished yet, and publishes the floors.
-    /// Returns which counter the iteration uses, as an index in the stream's counters, and the first number that it
-    /// takes. Iterations must be in ascending order.
+    /// Takes the counter numbers of the stream's iteration number `n`, which this worker runs, as not finished yet, and
+    /// publishes the floors. Returns which counter the iteration uses, as an index in the stream's counters, and the
+    /// first number that it takes. Calls must have ascending `n`.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {

@@ -70,8 +70,8 @@ impl<D: Driver> Phase<D> {
     }
 
     /// Records that a worker has finished its part of stream number `stream`. After the last worker, finishes the
-    /// stream's visibility probes. Ends the phase if this stream ends it, or if all sources were closed and are sent,
-    /// and no other ranks take part.
+    /// stream's visibility probes. Ends the phase if this stream ends it. With a single rank, also ends it if all
+    /// sources were closed and their events are sent.
     pub fn part_ended(&self, stream: usize) {
         let was_last = self.going[stream].fetch_sub(1, Ordering::SeqCst) == 1;
         if let (true, Some(probes)) =

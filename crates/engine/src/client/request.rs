@@ -158,9 +158,9 @@ impl<D: Driver> Worker<D> {
         self.record(stream, choice, seat, start, reply)
     }
 
-    /// Returns whether a request is the first with its values, and the arrival time of the newest visible event.
-    /// To be called before sending. The first is `None` if first executions are not recorded or the set of requests is
-    /// full; the second if data age is not recorded or no event is visible.
+    /// Returns whether a request is the first with its values, which it remembers, and the arrival time of the newest
+    /// visible event. To be called before sending. The first is `None` if first executions are not recorded or the set
+    /// of requests is full; the second if data age is not recorded or no event is visible.
     fn before(
         &self,
         connection: &mut D::Connection,
@@ -270,7 +270,7 @@ impl<D: Driver> Worker<D> {
         RequestOutcome { done, failed, was_sent }
     }
 
-    /// Returns iteration `n` of this worker, and takes the counter numbers that it uses.
+    /// Returns iteration number `n` of the stream, and takes the counter numbers that it uses.
     #[inline]
     pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Iteration {
         let none = Use { group: 0, number: 0 };

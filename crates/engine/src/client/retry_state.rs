@@ -19,8 +19,8 @@ const MAX_TOKENS: f64 = 10.0;
 pub struct RetryBudget(Cell<f64>);
 
 impl RetryBudget {
-    /// Adds one request's share of retries (`back_off.budget`), up to ten retries in stock or a larger share. Does
-    /// nothing if retries are unlimited.
+    /// Adds one request's share of retries (`back_off.budget`). Keeps at most ten retries, or one share if that is
+    /// larger. Does nothing if retries are unlimited.
     pub fn earn(&self, back_off: &BackOff) {
         if let Some(budget) = back_off.budget {
             self.0.set((self.0.get() + budget).min(MAX_TOKENS.max(budget)));
@@ -82,8 +82,8 @@ impl RetryState {
     }
 
     /// Records an attempt that will be retried: its stored documents, and its failure if documents failed permanently.
-    /// The next attempt carries only the rejected documents; if none were rejected, the same documents as this one, which
-    /// then do not count for it.
+    /// The next attempt carries the rejected documents. If none were rejected, it repeats this attempt, whose
+    /// `reply.documents` becomes 0.
     pub fn after(&mut self, reply: &mut Reply) {
         if reply.rejected.is_empty() {
             reply.documents = 0;
@@ -101,8 +101,8 @@ impl RetryState {
     }
 
     /// Records an attempt that will be retried with the documents `left`, which are indices in the whole request.
-    /// Adds its stored documents, and keeps its failure if it refused documents. An answer may leave documents that it
-    /// does not name.
+    /// Adds its stored documents, and keeps its failure if it refused documents. `left` may contain documents that the
+    /// answer does not name.
     pub fn after_leaving(&mut self, reply: &Reply, left: Vec<u32>) {
         self.passed += reply.documents;
         if let (false, Err(failure), None) = (reply.refused.is_empty(), &reply.outcome, &self.lost) {

@@ -64,7 +64,7 @@ pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
 pub struct StreamPlan<D: Driver> {
     /// The mix's operations, the journey's steps in order, or the requests of a group.
     pub choices: Vec<Choice<D>>,
-    /// The think time after each step of a journey, 0 for each request of a group; empty for other mixes.
+    /// The think time after each step of a journey, 0 for each request of a group; empty for a mix.
     pub thinks: Vec<Think>,
     /// Whether an iteration is a group: its steps have the same due time, and a client each.
     pub together: bool,

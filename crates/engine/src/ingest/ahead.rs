@@ -42,7 +42,8 @@ impl Search {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Fails after `stop`, and if the `bytes` of `place` without an event exceed the source's buffer.
+    /// Fails if `stop` was called, or if `bytes` exceeds the source's buffer.
+    /// `bytes`: number of bytes read from `place` without an event.
     pub fn check(&self, bytes: usize, place: &str) -> Result<(), PlanError> {
         if self.stopped.load(Ordering::Relaxed) {
             return Err(PlanError::new(format!("the search for an event at {place} was stopped")));
@@ -74,8 +75,8 @@ impl Ahead {
         count
     }
 
-    /// Returns whether a complete line is an event, as the source reads it. `whole`: the last line is complete without a
-    /// line end.
+    /// Returns whether any complete line is an event of the source, and remembers how far it searched.
+    /// `whole`: the last line is complete without a line end.
     pub fn has_event(&mut self, search: &Search, whole: bool) -> bool {
         let mut searched = self.searched;
         let has_event = self.bytes[searched..].split_inclusive(|byte| *byte == b'\n').any(|line| {
@@ -93,7 +94,7 @@ impl Ahead {
         has_event
     }
 
-    /// Removes lines without an event, and the end of a line that is far above `longest` bytes, but not the start.
+    /// Frees memory: removes the searched lines except the first byte, and all bytes beyond `longest` + 64 KiB.
     pub fn forget(&mut self, longest: usize) {
         // The first byte stays: a byte order mark only counts at the start.
         self.bytes.drain(1..self.searched.max(1));

@@ -19,7 +19,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Returns the chunk, with only its events' bytes copied if the buffer is more than four times their size.
+    /// Returns the chunk; with a new buffer for its events' lines if the old one is more than four times their size.
     #[must_use]
     pub fn trimmed(self) -> Self {
         if self.length() >= self.bytes.capacity() as u64 / 4 {

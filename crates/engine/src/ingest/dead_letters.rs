@@ -165,7 +165,7 @@ impl DeadLetters {
         }
     }
 
-    /// Adds the counts of a bundle to those of the source, and sets them to 0.
+    /// Adds the counts of a bundle to the counts of the source, and sets the bundle's counts to 0.
     pub fn count(&self, bundle: &mut Bundle) {
         for (counter, count) in self.counts.iter().zip(std::mem::take(&mut bundle.counts)) {
             counter.fetch_add(count, Ordering::Relaxed);

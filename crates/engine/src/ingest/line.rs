@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Does the work of [`Reader::parse`] for a source with a transformation.
+    /// Implements [`Reader::parse`] for a source with a transformation.
     fn read_transformed(
         &self,
         transform: &Transform,

@@ -46,7 +46,7 @@ impl Profile {
         let (mut start, mut before, mut level) = (0.0, 0.0, from);
         for value in stages.iter().map(|stage| stage.to).chain([from]) {
             if !(0.0..=1e9).contains(&value) {
-                return Err(PlanError::new(format!("a level of {value}: give 0 or more")));
+                return Err(PlanError::new(format!("a level of {value}: give 0 or more, up to 1e9")));
             }
         }
         for stage in stages {
@@ -255,6 +255,7 @@ mod tests {
             Level::Stages { from: 0.0, stages: vec![Stage { to: 0.0, over: Duration::from_secs(5) }], repeats: false };
         assert!(Profile::new(&nothing).is_err());
         assert!(Profile::new(&Level::Constant(-1.0)).is_err());
+        assert!(Profile::new(&Level::Constant(2e9)).unwrap_err().to_string().contains("up to 1e9"));
         assert!(Profile::new(&Level::Constant(f64::NAN)).is_err());
     }
 }

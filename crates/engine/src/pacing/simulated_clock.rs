@@ -56,7 +56,7 @@ pub struct ClockState {
 }
 
 impl ClockState {
-    /// Combines the states of two ranks: their steps' range, the sum of running users, and the earliest time.
+    /// Combines two states of different ranks: lowest and highest step, sum of running users, and earliest time.
     pub fn and(self, other: Self) -> Self {
         Self {
             steps: (self.steps.0.min(other.steps.0), self.steps.1.max(other.steps.1)),

@@ -120,8 +120,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns how long after the warm-up stream number `stream` ends at the latest: the shortest of its own duration
-    /// and those of the streams that end the phase. `None` if there is none.
+    /// Returns how long after the warm-up stream number `stream` ends at the latest: the shortest duration of
+    /// this stream and of the streams that end the phase. `None` if none of them has a duration.
     pub fn clock(&self, stream: usize) -> Option<Duration> {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {

@@ -12,7 +12,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     let seconds = f64::deserialize(deserializer)?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if seconds < NEVER => Ok(duration),
-        _ => Err(D::Error::custom(format_args!("a time of {seconds} s: give 0 or more"))),
+        _ => Err(D::Error::custom(format_args!("a time of {seconds} s: give 0 or more, less than {NEVER:e}"))),
     }
 }
 

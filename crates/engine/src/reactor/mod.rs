@@ -213,7 +213,7 @@ fn with_current<T>(use_it: impl FnOnce(&Reactor) -> T) -> Option<T> {
 struct Entered;
 
 impl Entered {
-    /// Enters `reactor`. Panics if another runs on this thread.
+    /// Makes `reactor` the current one of this thread. Panics if there is one already.
     fn new(reactor: Rc<Reactor>) -> Self {
         assert!(CURRENT.replace(Some(reactor)).is_none(), "one reactor per thread");
         Self

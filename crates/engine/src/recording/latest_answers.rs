@@ -28,8 +28,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Returns whether to store an answer that arrived at `now`: true at most once per second, then for one caller
-    /// only.
+    /// Returns whether to store an answer that arrived at `now`. After a call that returned true, it returns false for
+    /// a second, also to other threads.
     pub fn is_due(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.since).as_millis() as u64;
         let due = self.due.load(Ordering::Relaxed);

@@ -22,7 +22,7 @@ pub const MOST: usize = 5_000;
 pub struct Span {
     /// Its ids.
     pub trace: Trace,
-    /// Whether the histograms count its times: those of a last attempt, unless it is a poll for a write.
+    /// Whether the histograms count its times: true for a last attempt, unless it is a poll for a write.
     pub recorded: bool,
     /// Its times and outcome.
     pub sample: Sample,
@@ -60,8 +60,8 @@ impl<T> Spans<T> {
         self.dropped = 0;
     }
 
-    /// Adds other spans. Keeps the lowest if there are too many, so that the order of additions does not matter; the
-    /// others count as dropped.
+    /// Adds other spans. Keeps the lowest [`MOST`], so that the order of additions does not matter; the others count as
+    /// dropped.
     pub fn add(&mut self, other: &Self)
     where
         T: Clone + Ord,

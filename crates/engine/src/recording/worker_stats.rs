@@ -35,7 +35,7 @@ pub struct WorkerRow {
 }
 
 impl WorkerRow {
-    /// Returns the row of a second of a worker of process `rank`.
+    /// Returns the row for `interval`, a second of a worker of process `rank`.
     pub fn of(rank: u64, interval: &Interval) -> Self {
         let watch = &interval.watch;
         let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;

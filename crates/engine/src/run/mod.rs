@@ -427,8 +427,8 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Refuses an invalid plan, as [`start`] does before any load, or with `together` as [`prepare_rank`] does.
-/// Also raises the limit of file descriptors, and asks the driver to verify the target.
+/// Refuses an invalid plan: checks it and maps its operations, without load. `together`: ranks exchange their state
+/// during the phase. Raises the limit of file descriptors, and asks the driver to verify the target.
 pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
     prepare::<D>(plan, together).map(|_| ())
 }

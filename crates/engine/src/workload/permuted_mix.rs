@@ -29,7 +29,7 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
 }
 
 /// Returns the operation indices `places` in the order of client number `client`.
-/// `seed`, `stream` and `client` determine the permutation. Each is equally likely (Fisher and Yates).
+/// `seed`, `stream` (its key) and `client` determine the order. All orders are equally likely (Fisher and Yates).
 pub fn permuted(places: &[usize], seed: u64, stream: u64, client: u64) -> Vec<usize> {
     let draw = Draw::new(seed, stream, client);
     let mut order = places.to_vec();

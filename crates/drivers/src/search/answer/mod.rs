@@ -284,8 +284,8 @@ fn first_error(body: &[u8]) -> String {
 }
 
 /// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits.
-/// Counts the returned documents of all; the hits are those of the search with the fewest. If one fails, the outcome
-/// has class Item. Fails if the answer has another form.
+/// Counts the returned documents of all searches; `hits` is the smallest number of hits of a search. If one fails, the
+/// outcome has class Item. Fails if the answer has another form.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;

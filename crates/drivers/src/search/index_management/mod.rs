@@ -115,9 +115,9 @@ impl Managing {
         round.exchanges.finish()
     }
 
-    /// Queries the indices and their sizes, and adds their generations to those known. The first time, also refreshes
-    /// the indices and queries the newest document times. A failed request, or an answer that is not JSON, is recorded
-    /// in `round`.
+    /// Queries the indices and their sizes, and adds their generations to the known ones. The first time, also
+    /// refreshes the indices and queries the newest document times. A failed request, or an answer that is not JSON, is
+    /// recorded in `round`.
     async fn look<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,

@@ -16,8 +16,8 @@ use crate::search::request::SearchStep;
 
 impl Managing {
     /// Shrinks the indices of generations that ended long enough before `now`, and merges their segments.
-    /// Long enough: the form's `after`. `now` is in milliseconds since 1970. Leaves out shrunk indices, those with no
-    /// more shards than wanted, and those to delete. Records failures in `round`, and continues.
+    /// Long enough: the form's `after`. `now` is in milliseconds since 1970. Leaves out indices that are
+    /// shrunk, have no more shards than wanted, or are to be deleted. Records failures in `round`, and continues.
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,

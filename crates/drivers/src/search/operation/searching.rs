@@ -81,7 +81,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&self.dialect.search(&body))?), Judge::Aggregation))
     }
 
-    /// Maps a count of all documents, or of those that match `query`. Refuses unknown keys and wrong types.
+    /// Maps a count of all documents, or of documents that match `query`. Refuses unknown keys and wrong types.
     pub(super) fn count(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query"])?;
         let body = match form.get("query") {

@@ -5,9 +5,9 @@ use crate::ingest::chunk::Chunk;
 use crate::ingest::spill::UnreadableEvents;
 
 impl Queue {
-    /// Adds the events of a chunk to memory, or to the spill if memory is full; drops them if the queue is closed.
-    /// Calls `accepted` before any client can take them, not if they are dropped. If the spill is full or cannot be
-    /// written, the events stay in memory; the error is returned in the second case.
+    /// Adds the events of a chunk to memory, or to the spill if memory is full or earlier events are on disk. Drops
+    /// them if the queue is closed. Calls `accepted` before any client can take them, not if they are dropped. If the
+    /// spill is full or cannot be written, the events stay in memory; the error is returned in the second case.
     pub fn push(&self, chunk: Chunk, accepted: impl FnOnce()) -> Result<(), String> {
         let mut state = self.state();
         if state.closed {

@@ -20,7 +20,8 @@ pub use rank_outcome::{RankOutcome, Unreachable};
 pub use rank_share::{Clock, RankShare, Watch, measured};
 
 /// Returns the phase's outcome: facts that are not in the rows of its files. `hosts`: in the order of their
-/// numbers in the files. `ranks`: the outcome is a sum over ranks and lists their shares.
+/// numbers in the files. `part`: the outcome of this rank or, with `ranks`, the sum over all ranks. `ranks`: list the
+/// shares of the ranks.
 pub fn describe(
     plan: &Plan,
     slots: &[Slot],
@@ -133,8 +134,8 @@ pub fn describe(
     outcome
 }
 
-/// Returns the failure messages of the operation at `slot` as objects, those of the measured segment first.
-/// Each group is in descending order of count. The keys are `class`, `status`, `message`, `count` and `measured`.
+/// Returns the failure messages of the operation at `slot` as objects: the messages of the measured segment, then
+/// the others, each in descending order of count. The keys are `class`, `status`, `message`, `count` and `measured`.
 fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
     messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));

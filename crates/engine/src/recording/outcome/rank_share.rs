@@ -144,7 +144,7 @@ impl Watch {
         }
     }
 
-    /// Returns the sums and percentiles of the seconds added so far, seconds, and shares of the worst worker, 0 to 1.
+    /// Returns figures of the seconds added so far: sums and percentiles, s, and shares of the worst worker, 0 to 1.
     pub fn watched(&self) -> Watched {
         let total = |figure: fn(&Sums) -> u64| self.workers.iter().map(figure).sum::<u64>() as f64 / 1e9;
         let worst = |figure: fn(&Sums) -> u64| {

@@ -108,7 +108,7 @@ impl Interval {
         self.cells[index].get_or_insert_with(|| Box::new(Cell::new()))
     }
 
-    /// Adds the same second of another worker, except the worker's metrics other than lateness and lag: see
+    /// Adds the same second of another worker. Of the worker's metrics, adds only lateness and lag; for the others, see
     /// [`crate::recording::worker_stats`].
     pub fn add(&mut self, other: &Self) {
         for (slot, measured, cell) in other.used_cells() {

@@ -222,7 +222,7 @@ impl Recorder {
         self.trace(slot, times, reply, false);
     }
 
-    /// Records the span of an attempt, if its request is sampled. `recorded`: its times are those of the request.
+    /// Records the span of an attempt, if its request is sampled. `recorded`: the histograms count its times.
     pub fn trace(&mut self, slot: usize, times: Times, reply: &Reply, recorded: bool) {
         let Times { scheduled, client, trace: Some(trace), .. } = times else { return };
         let sample = Sample::of(slot, client, self.start, scheduled, scheduled >= self.measured_from, reply);

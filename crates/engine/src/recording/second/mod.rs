@@ -247,7 +247,8 @@ impl Words {
 }
 
 impl State {
-    /// Combines the state of other ranks: streams over on all, lowest floors, highest counts, and clocks.
+    /// Adds the state of other ranks: a stream is over if it is over on all. Keeps lowest floors and highest counts.
+    /// Combines clocks.
     fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.over.iter_mut().zip(&other.over) {
             *mine &= theirs;

@@ -27,7 +27,7 @@ impl Sparse {
         Self(counters.collect())
     }
 
-    /// Adds the counters to a histogram of that layout.
+    /// Adds the counters to a histogram with the layout of [`crate::recording::durations::histogram`].
     pub fn add_to(&self, histogram: &mut Histogram<u64>) {
         for (place, count) in self.counters() {
             histogram.record_n(value(place), count).expect("a place among the counters has a value among the bounds");

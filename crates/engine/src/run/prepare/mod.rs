@@ -364,7 +364,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
                 check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
             }
             Pacing::Open { rate: Level::Constant(rate), .. } if !(rate > 0.0 && rate <= 1e9) => {
-                return within(format!("rate of {rate} a second: give more than 0"));
+                return within(format!("rate of {rate} a second: give more than 0, up to 1e9"));
             }
             Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
             Pacing::Open { .. } | Pacing::Source { .. } => {}

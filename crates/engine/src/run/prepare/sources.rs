@@ -12,8 +12,8 @@ pub(super) const EVENT: &str = "event";
 /// events.
 pub(super) const LOOKED_FOR: [&str; 2] = ["visible", "look"];
 
-/// Returns the settings of the visibility probes of an operation that ingests, if any; `None` for others. Refuses
-/// `sample` for other operations, a check without it for operations that ingest, and probes that the driver lacks.
+/// Returns the settings of an operation's visibility probes; `None` without probes, always for an operation that does
+/// not ingest. Refuses `sample` for such an operation, missing `sample` for others, and probes that the driver lacks.
 pub(super) fn sampling<D: Driver>(
     plan: &Plan,
     name: &str,

@@ -98,7 +98,8 @@ impl<'a> Cursor<'a> {
         Err(Unexpected)
     }
 
-    /// Consumes a value and returns its JSON as written, without white space around it. Fails as [`Self::skip`].
+    /// Consumes a value and returns its JSON as written, without white space around it.
+    /// Fails at the end of the text, or if no value begins here.
     pub fn value(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let start = self.at;

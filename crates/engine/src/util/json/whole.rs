@@ -189,7 +189,7 @@ impl<'a> Scan<'a> {
         self.expect(b':')
     }
 
-    /// Consumes the bytes `rest`, those of a literal such as `true` after its first; fails if others follow.
+    /// Consumes the bytes `rest`: a literal such as `true` without its first byte. Fails if other bytes follow.
     fn word(&mut self, rest: &[u8]) -> Result<(), Unexpected> {
         if !self.bytes[self.at..].starts_with(rest) {
             return Err(Unexpected);

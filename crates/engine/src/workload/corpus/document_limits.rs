@@ -19,8 +19,8 @@ impl DocumentLimits {
         [self.documents, self.at_most].into_iter().flatten().min()
     }
 
-    /// Refuses files with `present` documents if more are required, as for truncated files. `files`: start of the
-    /// message, such as "a.json: the file has".
+    /// Fails if more than `present` documents are required, for example because files are truncated. `files`: start of
+    /// the message, such as "a.json: the file has".
     pub fn check(self, present: u64, files: fmt::Arguments<'_>) -> Result<(), PlanError> {
         let Some(needed) = self.documents.and(self.most()).filter(|needed| *needed > present) else { return Ok(()) };
         let s = if present == 1 { "" } else { "s" };

@@ -68,7 +68,7 @@ impl Encrypted {
         self.make_ready_in(&cache::folder().ok_or_else(none)?)
     }
 
-    /// Does the work of [`Self::make_ready`], with `folder` for the encrypted file.
+    /// Implements [`Self::make_ready`]. `folder`: the cache folder, which it creates.
     /// Blocks while another process encrypts the same file. Fails without disk space, or for an invalid document.
     fn make_ready_in(&self, folder: &Path) -> Result<(), PlanError> {
         let target = folder.join(&self.name);

@@ -156,8 +156,8 @@ impl Index {
         joined
     }
 
-    /// Returns the offset of an indexed document at or before document `number`, and how many documents later that is.
-    /// `None` beyond the end.
+    /// Returns the offset of an indexed document at or before document `number`, and the number of documents from
+    /// that one to document `number`. `None` beyond the end.
     pub fn find(&self, number: u64) -> Option<(u64, u64)> {
         let after = self.stretches.partition_point(|(first, _)| *first <= number);
         let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
@@ -228,8 +228,8 @@ struct JoinedPieces {
 }
 
 impl JoinedPieces {
-    /// Returns the index of the first `most` documents; fails for a file without documents.
-    /// Also fails for a line among them that is not a document.
+    /// Returns the index of the first `most` documents. Fails for a file without documents, and for a line among them
+    /// that is not a document.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
             && self.index.documents < most

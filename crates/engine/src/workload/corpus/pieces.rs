@@ -63,9 +63,9 @@ fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     piece
 }
 
-/// Returns the pieces of a file in order, up to `most` documents and the first flaw. Scans those that other processes
-/// have not, and stores them in `folder`; blocks while others scan the rest. Returns the result of `done` instead once
-/// it is `Some`: another process has joined the pieces. Fails if the folder cannot be used.
+/// Returns the pieces of a file in order, up to `most` documents and the first flaw. Scans pieces that no other
+/// process scans, and stores them in `folder`; blocks while others scan the rest. Returns the result of `done` instead
+/// once it is `Some`: another process has joined the pieces. Fails if the folder cannot be used.
 pub fn look_together<T>(
     map: &[u8],
     most: u64,

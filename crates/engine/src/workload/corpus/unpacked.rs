@@ -33,7 +33,7 @@ pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanErro
     }
 }
 
-/// Does the work of [`unpacked`], with `folder` for the unpacked copy. Blocks while another process unpacks the same
+/// Implements [`unpacked`]. `folder`: the folder of the unpacked copy. Blocks while another process unpacks the same
 /// file. Fails for invalid files, and without disk space.
 pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     let format = Format::of(path);

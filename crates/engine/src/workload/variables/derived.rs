@@ -86,8 +86,8 @@ impl Derived {
         Ok(Self::UnboundHash { of: form.text("of")?.to_owned() })
     }
 
-    /// Parses `{of: name, count: 100}`: a list of `count` values, one for each of that many requests. Refuses other
-    /// keys and values.
+    /// Parses `{of: name, count: 100}`: a list of values of variable `of` that `count` successive requests would draw.
+    /// Refuses other keys and values.
     pub fn several(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("several", argument, &["of", "count"])?;
         Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
@@ -201,7 +201,7 @@ impl Derived {
 }
 
 /// Appends `count` values of variable `of`: as an array in JSON, else separated by commas.
-/// They are those of requests `k * count` up to `(k + 1) * count - 1`.
+/// Request k lists the values that requests `k * count` to `(k + 1) * count - 1` would draw.
 fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out: &mut Vec<u8>) {
     let json = encoding == Encoding::Json;
     out.extend_from_slice(if json { b"[" } else { b"" });

@@ -55,7 +55,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// Replaces the value by JSON other than a string, which equals its text.
+    /// Replaces the value by JSON other than a string. Its text is the same bytes.
     fn set_plain(&mut self, json: &[u8]) {
         self.set_text(&String::from_utf8_lossy(json));
         self.json.clear();

@@ -62,8 +62,8 @@ impl Encrypted {
         }
     }
 
-    /// Returns variable `name` with its values encrypted in advance; it is drawn like the plain one.
-    /// `None` unless the plain ones are constant or listed. The error names a value that cannot be encrypted.
+    /// Returns a variable `name` with the plain variable's values, encrypted in advance, and its order or weights.
+    /// `None` unless the plain values are constant or listed. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
         let kind = match kind {

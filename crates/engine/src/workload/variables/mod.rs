@@ -154,7 +154,7 @@ impl Variables {
         Self::with_corpora(forms, &Corpora::default())
     }
 
-    /// Does the same as [`Self::parse`], with fields and documents of corpora. `{"captured": null}` declares a
+    /// Parses variables in the form of [`Self::parse`], which may draw from `corpora`. `{"captured": null}` declares a
     /// captured variable. Also refuses cyclic derivations, and more than four loop variables.
     pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
         let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));

@@ -162,7 +162,7 @@ fn date(milliseconds: i64) -> (u64, u64, u64) {
     (date.year() as u64, date.month() as u64, date.day() as u64)
 }
 
-/// Parses a strftime format; `None` if it has an unknown letter after `%`.
+/// Parses a strftime format; `None` if a `%` has an unknown letter or nothing after it.
 fn pieces(format: &str) -> Option<Format> {
     let mut pieces = Vec::new();
     let literal = |text: &str| Piece::Literal(Encoded::new(&Value::from(text)));

@@ -127,7 +127,8 @@ impl Ycsb {
         Self { n: n as f64, zeta, eta, ..*self }
     }
 
-    /// Returns the distribution from which YCSB draws before scrambling.
+    /// Returns the distribution from which YCSB draws before scrambling: 10^10 items with exponent 0.99, regardless of
+    /// the number of keys.
     pub fn before_scrambling() -> Self {
         Self::with_zeta(SCRAMBLED_ITEMS, YCSB_EXPONENT, SCRAMBLED_ZETA)
     }
