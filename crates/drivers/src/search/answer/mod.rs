@@ -285,7 +285,7 @@ fn first_error(body: &[u8]) -> String {
 
 /// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits.
 /// Counts the returned documents of all searches; `hits` is the smallest number of hits of a search. If one fails, the
-/// outcome has class Item. Fails if the answer has another form.
+/// outcome has class Item. Fails if the answer has another form, or no search.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -308,6 +308,9 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
         }
         Ok(true)
     })?;
+    if total == 0 {
+        return Err(Unexpected);
+    }
     let outcome = match first {
         None => Ok(()),
         Some(Failure { message, .. }) => {

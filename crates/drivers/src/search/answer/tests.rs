@@ -110,6 +110,7 @@ fn a_success_that_is_no_answer_to_the_question_is_none() {
     let html = SEARCH.judge(200, b"<html>\r\n welcome</html>", 0).outcome.unwrap_err();
     assert_eq!(html.message, "HTTP 200, but not the answer that was expected: <html> welcome</html>");
     assert_eq!(judged(Judge::Bulk, 200, &json!({"took": 3}), 5).1.unwrap().0, ErrorClass::Server);
+    assert_eq!(judged(Judge::Searches, 200, &json!({"responses": []}), 0).1.unwrap().0, ErrorClass::Server);
 }
 
 #[test]
