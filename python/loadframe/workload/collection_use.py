@@ -25,7 +25,9 @@ _KEEPING = (
     *("aliases", "create_repository", "snapshot", "delete_snapshot"),
 )
 #: Statements that read, and commands of Redis and MongoDB that read.
-_READING_STATEMENT = re.compile(r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALYZE))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL)
+_READING_STATEMENT = re.compile(
+    r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALY[SZ]E\b|\s*\([^)]*\bANALY[SZ]E\b))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL
+)
 _READING_COMMANDS = {
     *("get", "mget", "getrange", "strlen", "exists", "ttl", "pttl", "type", "scan", "dbsize", "ping", "info"),
     *("hget", "hmget", "hgetall", "hlen", "hkeys", "hvals", "hexists", "hscan", "lrange", "llen", "lindex"),
@@ -244,9 +246,10 @@ def only_reads(form: Mapping[str, Any]) -> bool:
     statements = list(_statements(form))
     if statements:
         return all(_READING_STATEMENT.match(statement) for statement in statements)
-    return form.get("request", {}).get("method") in ("GET", "HEAD") or "_search" in form.get("request", {}).get(
-        "path", ""
-    )
+    request = form.get("request", {})
+    # Names of indices, which may contain the word, do not begin with an underscore.
+    searches = any(part.startswith("_") and "search" in part for part in request.get("path", "").split("/"))
+    return request.get("method") in ("GET", "HEAD") or searches
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:
