@@ -27,7 +27,8 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
     lines = iter(enumerate(text.splitlines(), start=1))
     for number, first in lines:
         pieces = [first.strip()]
-        while pieces[-1].endswith("\\"):
+        # As in Java, a comment ends with its line.
+        while pieces[-1].endswith("\\") and not pieces[0].startswith(("#", "!")):
             pieces[-1] = pieces[-1][:-1]
             pieces.append(next(lines, (0, ""))[1].strip())
         line = "".join(pieces)
