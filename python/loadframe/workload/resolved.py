@@ -209,7 +209,7 @@ class ResolvedPhase:
 
     @property
     def shown(self) -> dict[str, str]:
-        """Operation that queries ingested events -> operation that ingests them, if visibility probes measure it."""
+        """The ingesting operation, by the operation that queries its events (`shows`); only those with probes."""
         shown = {name: str(self.operations[name]["shows"]) for name in self._operations_with("shows")}
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
@@ -425,8 +425,8 @@ def with_levels(
 ) -> tuple[Stream, ...]:
     """Return streams with other clients, users or rate (1/s) where given; see `ResolvedPhase.override`.
 
-    BadInput for clients with a rate, for either in a phase with users, unless exactly one stream fits, and if its
-    `order` requires the other level. `phase` is the phase's name, for errors.
+    BadInput for clients with a rate, for either in a phase with users, if not exactly one stream fits, and if that
+    stream's `order` requires the other level. `phase` is the phase's name, for errors.
     """
     if users is not None:
         with_users = [stream for stream in streams if stream.users is not None]

@@ -207,7 +207,7 @@ class Workload:
         return corpora.documents(*self._corpus(corpus))
 
     def missing(self, corpus: str) -> list[str]:
-        """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as in the workload.
+        """Return the missing files of a corpus, or its URLs that are not cached, as they are written in the workload.
 
         KeyError for an unknown corpus.
         """

@@ -198,7 +198,7 @@ def _with_capacities(experiment: Experiment) -> Experiment:
 
 
 def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str | None:
-    """Return how the load or store of a capacity experiment differs outside of the factors of both.
+    """Return how load or store of the capacity experiment `measured` differ, apart from the factors of both, or None.
 
     Its runs record the workload: the file may have other values by now, and the library sets some without the file.
     """

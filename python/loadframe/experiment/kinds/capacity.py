@@ -196,7 +196,7 @@ class Capacity(Kind):
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
     def share_left(self, experiment: Experiment, first: PlannedRun, runs_path: Path) -> float:
-        """Return the fewest trials that a search needs after the recorded ones, divided by 14; see `seconds`."""
+        """Return the fewest trials that the search of `first` still needs, divided by the 14 of `seconds`."""
         trials, _ = self._recorded(experiment, first, runs_path)
         return fewest(_bounds(experiment), trials) / _TRIALS
 

@@ -36,7 +36,7 @@ def loaded(
     """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (requests/s).
 
     `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for the
-    stream that gets the load. BadInput if the phase does not have exactly one stream that can take the load.
+    stream that gets the load. BadInput, which names the `phase`, if not exactly one stream can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)
@@ -217,7 +217,7 @@ class Elastic(Kind):
                 for load in file.under(transition)
                 for event in ((True, False) if file.control else (True,))
             ]
-            runs += sorted(of_block, key=lambda run: (_shares(file, run), _salted(experiment, run)))
+            runs += sorted(of_block, key=lambda run: (_has_rate_share(file, run), _salted(experiment, run)))
         return Design(experiment.seed, tuple(runs))
 
     def phases(
@@ -397,7 +397,7 @@ def _base(file: ElasticFile, transition: str, of: str) -> str | None:
     return transition if transition in same else next(iter(same), None)
 
 
-def _shares(file: ElasticFile, run: PlannedRun) -> bool:
+def _has_rate_share(file: ElasticFile, run: PlannedRun) -> bool:
     """Return whether the rate of the run's load is a share of a capacity."""
     return isinstance(file.loads[str(run.treatment["load"])].rate, RateShare)
 

@@ -455,7 +455,7 @@ class _Group:
                 return
 
     def _begin(self, run: PlannedRun) -> None:
-        """Report that a run, or the start of its cluster, begins; for searches also the least time of all left."""
+        """Report the least time left of each search, if any, and that a run or the start of its cluster begins."""
         experiment, kind = self._experiment, self._experiment.kind
         if kind.searches and length_is_known(experiment):
             left, parts = self._count.remaining(), {}
