@@ -183,9 +183,9 @@ def _is_missing(corpus: Mapping[str, Any]) -> bool:
 
 
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Write a file with one document that has the fields in use, and return it as a corpus instead of corpus `name`.
+    """Write a file to `scratch`, and return it as a corpus instead of the missing corpus `name`, with one document.
 
-    The text of the fields says that the corpus is missing.
+    The document has the fields that `plan` uses; their text says that the corpus is missing.
     """
     text = f"of the corpus {name}, which is not on this machine"
     # The id of a row of vectors is its number.

@@ -59,7 +59,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     renaming = _Renaming(names, columns)
 
     def renamed(phase: ResolvedPhase) -> ResolvedPhase:
-        """Return a copy of a phase with the new names in its operations. BadInput as for `with_prefix`."""
+        """Return a copy of a phase with the new names in its operations; BadInput if one cannot be renamed."""
         return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
 
     return replace(
@@ -150,8 +150,8 @@ class _Renaming:
     def _part(self, operation: str, kind: str, value: Any) -> Any:
         """Return the value of one key of a request (`kind` is the key) with collections renamed.
 
-        Values other than mappings and commands are returned unchanged. `operation` is for errors; BadInput as for
-        `form`.
+        Values other than mappings and commands are returned unchanged. BadInput, with the `operation`, if it names
+        collections in a way that cannot be renamed.
         """
         if kind == "command":
             return self._command(value)

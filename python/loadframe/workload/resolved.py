@@ -302,16 +302,15 @@ class ResolvedWorkload:
 def resolve_phase(
     phase: Phase,
     operations: Mapping[str, dict[str, Any]],
-    documents: Mapping[str, dict[str, Any]],
+    corpora: Mapping[str, dict[str, Any]],
     variables: Mapping[str, dict[str, Any]],
     models: Mapping[str, Variable],
     targets: Mapping[str, dict[str, Any]],
-    events: Mapping[str, dict[str, Any]],
+    sources: Mapping[str, dict[str, Any]],
 ) -> ResolvedPhase:
     """Return a phase with the operations, corpora, variables and sources that it uses, in the format of plans.
 
-    `documents` are the corpora, `events` the sources. `models` are the variables as written, to follow references.
-    Names must exist; all `targets` are kept.
+    `models` are the variables as written, to follow references. Names must exist; all `targets` are kept.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
@@ -336,12 +335,12 @@ def resolve_phase(
         stop_when=phase.stop_when,
         ends_with=ends_with,
         operations=used,
-        corpora={name: documents[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
+        corpora={name: corpora[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(captured)},
         targets=targets,
         ready_within=phase.ready_within,
-        sources={stream.source: events[stream.source] for stream in streams if stream.source is not None},
+        sources={stream.source: sources[stream.source] for stream in streams if stream.source is not None},
     )
 
 

@@ -49,7 +49,7 @@ def estimate(design: Design, experiment: Experiment) -> float:
 
 
 def least_estimate(design: Design, experiment: Experiment) -> float:
-    """Return the expected seconds as `estimate`, if all automatic lengths are as short as possible."""
+    """Return the seconds that `estimate` would return if all automatic lengths were as short as possible."""
     return sum(run_seconds(design, experiment, shortest_share(experiment)).values())
 
 
@@ -73,7 +73,7 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
     """Return the expected seconds by run identifier; the first run of each cluster includes its start and preparation.
 
     Runs on an existing cluster prepare only what the runs before them did not. `share` scales the loads of the runs, as
-    `shortest_share` returns it. BadInput as `Experiment.workload_at`.
+    for the shortest ones (`shortest_share`). BadInput, with the position, for an invalid value in a treatment.
     """
     seconds: dict[str, float] = {}
     # Repeated runs of a treatment have equal lengths.

@@ -253,7 +253,7 @@ def _scalar(text: str, where: str) -> Any:
 
 
 def _scale(unit: str, measure: str, where: str) -> float:
-    """Return the factor that converts a value in this unit to 1/s, s, a share or users; BadInput for a wrong unit."""
+    """Return the factor from a unit to the base unit of a measure (1/s, s, a share, users); BadInput without one."""
     if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:

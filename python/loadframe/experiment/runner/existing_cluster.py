@@ -83,7 +83,7 @@ class RuntimeSettings:
             self._set_exactly(cluster, name, level, where)
 
     def renew(self, cluster: Cluster, where: str) -> list[str]:
-        """Set settings again that lost the effect of their level, and return their names; errors as `apply`."""
+        """Set settings again that lost the effect of their level; return their names. LoadframeError if that fails."""
         lost = [
             name for name, level in self.applied.items() if level is not _UNKNOWN and not self._holds(cluster, name)
         ]

@@ -57,7 +57,7 @@ def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration
     """Return the phase with another feed for its source, until the feed ends or for `duration` s.
 
     The phase must have exactly one source (ValueError otherwise). Its `stop_when` is removed. `workers` replaces the
-    number of workers; None keeps it. BadInput as `Feed.into`.
+    number of workers; None keeps it. BadInput if the feed contradicts itself, such as a wait without a port.
     """
     (name,) = phase.sources
     fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())
