@@ -130,7 +130,7 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
 
 
 def _stamp(partial: Path) -> Path:
-    """Return the path of the file with the version (see `_version`) of a partial file."""
+    """Return the path of the file that records the ETag or date (see `_version`) of a partial file."""
     return partial.with_name(f"{partial.name}.version")
 
 

@@ -137,9 +137,9 @@ def _wrong(place: Path, status: os.stat_result, wanted: str) -> BadInput:
 def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0o600) -> int:
     """Open a regular file in a folder, and return its descriptor; `place` is its path, for messages.
 
-    `descriptor` is the folder's; `flags` are as for `os.open`; a new file gets the mode. BadInput for anything else,
-    for a hard link to a file of another user than the folder's, and for a name with `/`. FileNotFoundError if it is
-    missing, without O_CREAT.
+    `descriptor` is the folder's; `flags` are flags of `os.open`; a new file gets `mode`. BadInput for a link, folder,
+    device or FIFO, for a hard link to a file of another user than the folder's, and for a name with `/`.
+    FileNotFoundError if the file is missing and `flags` lack O_CREAT.
     """
     if "/" in name:
         raise BadInput("this name of a file contains `/`", where=str(place), remedy="name a file in this folder")
@@ -224,10 +224,10 @@ def write_text(
 
 
 def rewrite_text(root: Path, name: str, text: str) -> None:
-    """Replace a file below a folder as `write_text`, with the mode and, as root, the owner of the old file.
+    """Replace a file below a folder atomically; the new file has the mode and, as root, the owner of the old one.
 
     A new file, and one instead of a link, a FIFO or a file with several hard links, gets the mode 0600 and, as root,
-    the owner of its folder.
+    the owner of its folder. BadInput for a folder; FileNotFoundError if its folder is missing.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:

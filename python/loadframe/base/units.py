@@ -309,7 +309,7 @@ FIRST_PORT, LAST_PORT = 1024, 65_535
 
 
 def short_names(factors: Iterable[str]) -> dict[str, str]:
-    """Map each dotted name to its last part, or to as many last parts as distinguish it from the others and `nodes`.
+    """Map each dotted name to its last parts: as many as distinguish it from the other names and from `nodes`.
 
     A name that cannot be shortened stays whole.
     """

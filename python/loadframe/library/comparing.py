@@ -179,10 +179,10 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
 
 
 def parse_bound(text: str, option: str = "--bound") -> Bound:
-    """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side.
+    """Parse a bound such as `p99<=50ms`; the limit becomes s, 1/s or a share of requests.
 
-    Also for one that always holds or never can. The limit becomes s, 1/s or a share of requests. `option` is the
-    argument's name for messages.
+    BadInput for another form, for `>=` except with rates, which need it, for a time without a unit, and for a bound
+    that always holds or never can. `option` is the argument's name for messages.
     """
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:

@@ -287,7 +287,7 @@ def plan(
 def plan_of(experiment: Path | PlannedExperiment, law: Law, budget: int | None, generators: int | None) -> Plan:
     """Return the plan of an experiment, or of the folder of an unfinished one; `law` is assumed without runs.
 
-    `budget` and `generators` are those of `plan`.
+    `budget` is the maximum number of runs of a design. `generators` is for an experiment, and unused for a folder.
     """
     if isinstance(experiment, Path):
         question, folder, loaded = question_from_folder(experiment, law), experiment, None

@@ -80,8 +80,8 @@ def _with_aliases(definition: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def without_prefix(described: Any, prefix: str) -> Any:
     """Return a copy of a description with `prefix` removed from the beginning of words in all texts, at any depth.
 
-    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. Otherwise a
-    generated prefix would make equal loads look different.
+    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. The copy
+    serves to compare loads: generated prefixes differ between runs.
     """
     if isinstance(described, str):
         return re.sub(rf"(?<!\w){re.escape(prefix)}(?=\w)", "", described) if prefix else described

@@ -273,7 +273,7 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
 
 def missing(corpus: Corpus, folder: Path) -> list[str]:
-    """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as the workload has them.
+    """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as the workload says.
 
     `folder` is the base of relative paths. Files of `columns` are not checked.
     """

@@ -437,7 +437,7 @@ def walks_journeys(phase: Phase) -> bool:
 def least_seconds(phase: Phase) -> float:
     """Return the mean seconds that users of a phase wait during their journeys, without response times.
 
-    The maximum of its streams; 0 without users or a number of journeys.
+    With several streams, the longest of them; 0 without users or a number of journeys.
     """
     return max((_least(stream, stream.journeys or phase.journeys or 0) for stream in phase.named_streams), default=0.0)
 

@@ -123,7 +123,8 @@ class Capacity(Kind):
     def check(self, experiment: Experiment) -> None:
         """Raise BadInput for load factors, phases that cannot take the load, and bounds of operations not measured.
 
-        Also for `demands` beside factors other than nodes, and groups and journeys, whose rate is not of requests.
+        BadInput also for `demands` with factors other than nodes, in another unit than the search, or below its least
+        level. A search over the rate refuses groups of requests and journeys of several requests.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:

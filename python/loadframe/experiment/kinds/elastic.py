@@ -223,7 +223,7 @@ class Elastic(Kind):
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the measured phase under the treatment's load; a rate share is a share of 1/s here."""
+        """Return the measured phase under the treatment's load; rates that are shares of the capacity assume 1/s."""
         return [self._phase(experiment, workload, treatment, 1.0)]
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:

@@ -133,9 +133,10 @@ class ExistingClusters:
                     self._open(first.treatment, adopts=False)
 
     def identities(self, design: Design) -> dict[str, str]:
-        """Return version and nodes of each cluster of the design, without a change to any of them.
+        """Return version and nodes of each cluster of the design, by its name; changes no cluster.
 
-        Empty if the file sets the number of nodes and it can be changed. LoadframeError if a cluster does not answer.
+        Empty if runs may change the number of nodes: the file sets it, and the cluster has a name or a
+        `scale_command`. LoadframeError if a cluster does not answer.
         """
         measured: dict[str, str] = {}
         store = self._experiment.file.store

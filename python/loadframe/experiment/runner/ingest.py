@@ -164,7 +164,7 @@ class IngestResult:
 
     @property
     def missing(self) -> dict[str, int]:
-        """Number of acknowledged events that the collections lack in all, under one label; empty if not counted."""
+        """Sum of acknowledged events that the collections lack, by one label for all; empty if not counted."""
         labels = {collection.missing_label for collection in self.stored}
         # The label with the most causes fits all collections.
         label = max(labels, key=MISSING_LABELS.index, default="")

@@ -262,7 +262,7 @@ class Pseudonyms:
     def _composed(self, like: str, parts: "Parts", words: dict[str, str] | None, *, loosely: bool) -> str:
         """Return a random text of the shape of `like`; shared words and the shared beginning become their pseudonyms.
 
-        Parameters as of `fresh`.
+        For `parts`, `words` and `loosely`, see `fresh`.
         """
         if is_ipv4(like) or _UUID.fullmatch(like):
             return self._shaped(like)
