@@ -143,7 +143,7 @@ _NO_COPIES = "name each run once, without copies"
 def _without_shared_runs(groups: tuple[Group, ...], remedy: str) -> tuple[Group, ...]:
     """Return the groups; BadInput if two of their runs are the same run, also by a link or as a copy.
 
-    `remedy` is for runs of two groups.
+    `remedy` is the error's remedy if the two are in different groups.
     """
     seen: dict[Hashable, tuple[Group, RecordedRun]] = {}
     for group in groups:

@@ -359,7 +359,7 @@ def _origin(
     cluster: str | Cluster | None,
     access: Access,
 ) -> Origin:
-    """Return a file, or a function that attaches to a cluster; BadInput unless exactly one of them is given."""
+    """Return the path of `file`, or a function that attaches to the cluster; BadInput unless exactly one is given."""
     clusters = [name for name, value in (("hosts", hosts), ("cluster", cluster)) if value is not None]
     require_one_origin(file, collection, database, clusters)
     attached = attachment(store, hosts, access, lambda _: None, loads=False)

@@ -202,7 +202,10 @@ class Capacity(Kind):
         return fewest(_bounds(experiment), trials) / _TRIALS
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Record a trial as `Kind.record`, judge it by the SLO, and report load, SLO and outcome to the listener."""
+        """Execute and record a trial, judge it by the SLO, and report load, SLO and outcome to the listener.
+
+        LoadframeError if the run fails.
+        """
         file = _capacity_file(stage.experiment.file)
         slo, over = Slo.read(file.slo.model_dump()), file.search.over
         level = float(str(run.treatment[over]))

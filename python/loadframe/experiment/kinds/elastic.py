@@ -253,7 +253,7 @@ class Elastic(Kind):
     ) -> ResolvedPhase:
         """Return the measured phase under the treatment's load; a rate share is multiplied by `capacity` (1/s).
 
-        BadInput as in `ResolvedPhase.override` and `loaded`.
+        BadInput if the phase cannot take the load; see `ResolvedPhase.override` and `loaded`.
         """
         entry = _load(experiment, str(treatment["load"]), treatment)
         phase = workload.phase(experiment.measured[0])

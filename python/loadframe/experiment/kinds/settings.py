@@ -53,7 +53,7 @@ class SettingsFile(CurvesFile):
 
     @model_validator(mode="after")
     def _check_factors(self) -> "SettingsFile":
-        """Refuse factors also in `at`, other than two levels in two-level schemes, and one level for every factor."""
+        """Refuse a factor that is also in `at`, one without two levels in two-level schemes, and no varied factor."""
         for name in self.at:
             if name in self.factors:
                 raise wrong(f"{name} is both in factors and in at", "remove one of them", key="at")

@@ -171,7 +171,7 @@ class ExistingClusters:
             return self._survey(design)
 
     def _survey(self, design: Design) -> dict[str, str]:
-        """Do the work of `survey`, but raise each LoadframeError as it is."""
+        """Do the work of `survey`; a cluster that does not answer is a LoadframeError, not BadInput."""
         identities: dict[str, str] = {}
         for first, *_ in design.groups():
             key = self._key(first.treatment)
@@ -267,7 +267,7 @@ class ExistingClusters:
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
         """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
-        With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
+        With `prepare: once` or `data: keep`, collections that hold the run's data stay. With `data: reuse`, only checks
         that they exist. Then only the warming phases run, unless they ran last in the same state: another state may
         have emptied caches. LoadframeError if it fails.
         """

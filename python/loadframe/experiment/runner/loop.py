@@ -409,7 +409,7 @@ class _Group:
         expected: Mapping[str, float],
         count: RunCount,
     ) -> None:
-        """Take the parts of `_run_design`; `expected` has the seconds of each run, `clusters` provides the cluster."""
+        """Take what the runs need; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
         self._experiment = experiment
         self._folder = folder
         self._listener = listener
