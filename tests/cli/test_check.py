@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import loadframe, result, servers
+from serverless_search import ServerlessSearch
 
 pytestmark = pytest.mark.store
 
@@ -225,3 +226,40 @@ def test_messages_of_a_measured_compressed_answer_name_the_compression_and_hold_
     (message,) = result("report", tmp_path / "run", "--json")["phases"][0]["operations"]["compressed"]["messages"]
     assert "gzip data, not decompressed" in message["message"]
     assert "\ufffd" not in message["message"]
+
+
+EMPTY = """\
+workload: empty
+collections: {trips: {}}
+operations:
+  near: {knn: {collection: trips, field: place, vector: [1, 2], k: 3, candidates: 9}}
+  piped: {esql: {query: FROM trips | LIMIT 3}}
+  events: {eql: {collection: trips, query: any where true}}
+  selected: {sql: {query: SELECT * FROM trips}}
+  tables: {sql: {query: SHOW TABLES}}
+phases:
+  - {name: all, mix: {near: 1, piped: 1, events: 1, selected: 1, tables: 1}, clients: 1, requests: 5}
+"""
+
+
+def test_each_kind_of_read_without_documents_is_shown_as_empty(tmp_path):
+    hits = {"total": {"value": 0, "relation": "eq"}}
+    contents = {
+        "/trips/_search": {"took": 1, "timed_out": False, "hits": {**hits, "hits": []}},
+        "/_query": {"columns": [], "values": []},
+        "/trips/_eql/search": {"timed_out": False, "hits": {**hits, "events": []}},
+        "/_sql": {"columns": [], "rows": []},
+    }
+
+    def content(request, body):
+        path = request.path.partition("?")[0]
+        shown = {"rows": [["trips"]]} if b"SHOW" in body else {}
+        return (200, contents[path] | shown) if path in contents else None
+
+    (tmp_path / "w.yaml").write_text(EMPTY)
+    with ServerlessSearch(404, content) as service:
+        hosts = ("--store", "elasticsearch", "--hosts", service.address)
+        done = loadframe("check", tmp_path / "w.yaml", *hosts, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = json.loads(done.stdout)
+    assert [answer["operation"] for answer in answers if answer["empty"]] == ["near", "piped", "events", "selected"]

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from commands import loadframe
-from loadframe.workload.workload import library_names
+from loadframe.library.workload import Outline
+from loadframe.workload.workload import library_names, load_workload
 
 
 def test_the_library_is_listed_with_a_line_on_each():
@@ -52,6 +53,35 @@ def test_a_users_own_file_is_shown_too(tmp_path, kind):
     shown = loadframe("workloads", str(path)).stdout
     assert "after 1 request " in shown
     assert "3 a + 1 b" in shown
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (
+            "operation: a, rate: {from: 1/s, stages: [{to: 9/s, over: 9s}, {to: 5/s, over: 0s}]}, duration: 9s",
+            "1 to 9 to 5/s",
+        ),
+        ("operation: a, clients: {from: 1, stages: [{to: 10, over: 9s}]}, duration: 9s", "1 to 10 clients"),
+        ("operation: a, clients: 1, think_time: {uniform: [1s, 2s]}, requests: 1", "thinking 1 s to 2 s"),
+        ("operation: a, clients: 1, think_time: {normal: [1s, 2s]}, requests: 1", "thinking 1 s on average"),
+        ("journey: [a], users: 10, journeys: 3", "after 3 journeys of each user a, 10 users on 64 clients"),
+        ("operation: take, source: s, until: exhausted", "with the source take, events of s on 4 workers"),
+        ("streams: [{operation: a, clients: 1, duration: 3s}]", "with the last stream a, 1 client"),
+        ("streams: [{operation: a, clients: 1, duration: 3s}], ends_with: any", "with the first stream to end"),
+    ],
+)
+def test_each_load_and_end_of_a_phase_is_shown(tmp_path, phase, words):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "workload: mine\ncollections: {c: {}}\n"
+        "sources:\n"
+        "  s: {generate: {generator: adbids, rate: 9/s, documents: 9}, events: {kinds: {k: {id: i, time: t}}}}\n"
+        "operations: {a: {search: {collection: c}}, take: {take_in: {collection: c}}}\n"
+        f"phases: [{{name: p, {phase}}}]\n"
+    )
+    shown = str(Outline(load_workload(str(path))))
+    assert words in " ".join(shown.split())
 
 
 def test_an_unknown_workload_is_bad_input_with_the_nearest():

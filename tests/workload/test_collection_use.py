@@ -130,11 +130,16 @@ def test_a_collection_with_the_name_of_a_column_is_refused(tmp_path):
         ("redis", "{redis: {command: [INCR, 'things:1']}}", True),
         ("postgresql", "{postgresql: {sql: {statement: SELECT 1}}}", False),
         ("postgresql", "{postgresql: {sql: {statement: SELECT 1 INTO other}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: EXPLAIN DELETE FROM things}}}", False),
         ("postgresql", "{postgresql: {sql: {statement: EXPLAIN ANALYZE DELETE FROM things}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: 'EXPLAIN (COSTS, ANALYZE) DELETE FROM things'}}}", True),
         ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$match: {}}]}}}", False),
         ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$out: others}]}}}", True),
         ("elasticsearch", "{elasticsearch: {search: {collection: things}}}", False),
         ("elasticsearch", "{elasticsearch: {force_merge: {collection: things}}}", True),
+        ("elasticsearch", "{elasticsearch: {request: {method: POST, path: '/things/_search?size=1'}}}", False),
+        ("elasticsearch", "{elasticsearch: {request: {method: POST, path: '/things/_msearch'}}}", False),
+        ("elasticsearch", "{elasticsearch: {request: {method: POST, path: '/my_search/_doc'}}}", True),
     ],
 )
 def test_requests_that_change_collections_are_known(resolved, family, form, changes):

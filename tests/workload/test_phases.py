@@ -7,7 +7,7 @@ from workload_texts import pointed_at
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.estimate import phase_length
+from loadframe.experiment.design.estimate import phase_length, resolved_seconds
 
 WORKLOAD = """\
 workload: w
@@ -118,6 +118,26 @@ def test_a_level_that_could_mean_two_streams_or_none_is_refused(load):
 def test_the_rate_of_operations_that_start_together_counts_groups(load):
     workload = load(WORKLOAD.format(phase="{name: p, requests: 600, mix: {a: 2, b: 1}, order: together, rate: 5}"))
     assert phase_length(workload, workload.file.phases[0]).seconds == 600 / (5 * 3)
+
+
+@pytest.mark.parametrize(
+    ("end", "first", "second", "seconds"),
+    [
+        ("", "duration: 60s", "duration: 90s", 92),
+        ("ends_with: a, ", "duration: 60s", "duration: 90s", 62),
+        ("ends_with: any, ", "duration: 60s", "duration: 30s", 32),
+        ("ends_with: a, ", "duration: 60s", "think_time: 1s", 62),
+        ("requests: 5000, ", "duration: 60s", "think_time: 1s", 62),
+        ("", "duration: 60s", "requests: 5000", 62),
+        ("", "requests: 7000", "requests: 5000", 9),
+        ("duration: 90s, ", "duration: 60s", "think_time: 1s", 92),
+    ],
+)
+def test_a_phase_lasts_as_long_as_its_streams(load, end, first, second, seconds):
+    streams = f"[{{name: a, operation: a, clients: 1, {first}}}, {{name: b, operation: b, clients: 1, {second}}}]"
+    workload = load(WORKLOAD.format(phase=f"{{name: p, warmup: 2s, {end}streams: {streams}}}"))
+    assert phase_length(workload, workload.file.phases[0]).seconds == seconds
+    assert resolved_seconds(workload.for_family("elasticsearch", 1).phases[0]) == seconds
 
 
 def test_operations_that_start_together_keep_their_rate(load):

@@ -130,7 +130,7 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
 
 
 def _stamp(partial: Path) -> Path:
-    """Return the path of the file with the version (see `_version`) of a partial file."""
+    """Return the path of the file that records the ETag or date (see `_version`) of a partial file."""
     return partial.with_name(f"{partial.name}.version")
 
 
@@ -141,7 +141,7 @@ def _version(answer: "httpx.Response") -> str:
 
 
 def _verify(url: str, partial: Path, checksum: str | None) -> None:
-    """Delete a partial file with another SHA-256 or, by its length, SHA-512 and raise LoadframeError; ignore None."""
+    """Delete a partial file without this SHA-256 or, by its length, SHA-512, and raise LoadframeError; ignore None."""
     if checksum is None:
         return
     with partial.open("rb") as file:

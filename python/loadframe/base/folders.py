@@ -95,7 +95,8 @@ def ours_alone(path: str, flags: int) -> int:
 def open_to_all(folder: Path) -> None:
     """Make a folder and its tree readable for all users, and executable where its owner may execute.
 
-    As root, servers run as another user. Skips links, devices and FIFOs; raises as `nofollow.folder` and `open_entry`.
+    As root, servers run as another user. Skips links, devices and FIFOs. FileNotFoundError if the folder is missing;
+    BadInput for another user's link on the way to it or hard link in it, and for more than 100 levels.
     """
     with nofollow.folder(folder) as top:
         os.fchmod(top, _opened(os.fstat(top).st_mode))

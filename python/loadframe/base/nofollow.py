@@ -137,9 +137,9 @@ def _wrong(place: Path, status: os.stat_result, wanted: str) -> BadInput:
 def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0o600) -> int:
     """Open a regular file in a folder, and return its descriptor; `place` is its path, for messages.
 
-    `descriptor` is the folder's; `flags` are as for `os.open`; a new file gets the mode. BadInput for anything else,
-    for a hard link to a file of another user than the folder's, and for a name with `/`. FileNotFoundError if it is
-    missing, without O_CREAT.
+    `descriptor` is the folder's; `flags` are flags of `os.open`; a new file gets `mode`. BadInput for a link, folder,
+    device or FIFO, for a hard link to a file of another user than the folder's, and for a name with `/`.
+    FileNotFoundError if the file is missing and `flags` lack O_CREAT.
     """
     if "/" in name:
         raise BadInput("this name of a file contains `/`", where=str(place), remedy="name a file in this folder")
@@ -175,7 +175,7 @@ def _require_regular(descriptor: int, status: os.stat_result, place: Path) -> No
 
 @contextlib.contextmanager
 def reading(root: Path, name: str) -> Iterator[BufferedReader]:
-    """Open a file below a folder to read bytes; FileNotFoundError if missing, BadInput as `open_file` and `below`."""
+    """Open a file below `root` to read bytes; FileNotFoundError if missing, BadInput for a link or another kind."""
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
         opened = open_file(above, path.name, os.O_RDONLY, root / name)
@@ -187,7 +187,7 @@ def reading(root: Path, name: str) -> Iterator[BufferedReader]:
 def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
     """Open a file directly in a folder to append bytes; creates it with mode 0600.
 
-    FileNotFoundError if `root` is missing, BadInput as `folder` and `open_file`.
+    FileNotFoundError if `root` is missing, BadInput if the file is a link or of another kind.
     """
     with folder(root) as top:
         opened = open_file(top, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, root / name)
@@ -196,9 +196,9 @@ def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
 
 
 def read_text(root: Path, name: str) -> str | None:
-    """Return the text of a file below a folder; None if it is missing, BadInput as `reading` or above 16 MiB.
+    """Return the text of a file below `root`; None if it is missing.
 
-    Bytes that are not UTF-8 are replaced.
+    BadInput for a link or another kind, and above 16 MiB. Bytes that are not UTF-8 are replaced.
     """
     try:
         with reading(root, name) as file:
@@ -224,10 +224,10 @@ def write_text(
 
 
 def rewrite_text(root: Path, name: str, text: str) -> None:
-    """Replace a file below a folder as `write_text`, with the mode and, as root, the owner of the old file.
+    """Replace a file below a folder atomically; the new file has the mode and, as root, the owner of the old one.
 
     A new file, and one instead of a link, a FIFO or a file with several hard links, gets the mode 0600 and, as root,
-    the owner of its folder.
+    the owner of its folder. BadInput for a folder; FileNotFoundError if its folder is missing.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
@@ -279,14 +279,14 @@ def _replace(
 def making(root: Path, name: str, mode: int = 0o700) -> Iterator[int]:
     """Open the folder `name` below `root`, and yield its descriptor; missing folders below `root` get the mode.
 
-    FileNotFoundError if `root` is missing, BadInput as `folder` and `below`.
+    FileNotFoundError if `root` is missing, BadInput for a link or a file in the way, and for a path that leaves `root`.
     """
     with folder(root) as top, below(top, PurePosixPath(name), make=mode, where=root) as made:
         yield made
 
 
 def append(root: Path, name: str, content: bytes, zeros: int = 0) -> None:
-    """Append bytes, and then a hole of `zeros` bytes, to a file below a folder; BadInput as `open_file`.
+    """Append bytes, and then a hole of `zeros` bytes, to a file below `root`; BadInput for a link or another kind.
 
     A missing file gets the mode 0600, missing folders 0700.
     """
@@ -300,7 +300,7 @@ def append(root: Path, name: str, content: bytes, zeros: int = 0) -> None:
 
 
 def unlink(root: Path, name: str) -> None:
-    """Remove a file or link below a folder, if it exists; OSError for a folder, BadInput as `folder` and `below`."""
+    """Remove a file or link below `root`, if it exists; OSError for a folder, BadInput for a link on the way to it."""
     path = PurePosixPath(name)
     with contextlib.suppress(FileNotFoundError), folder(root) as top, below(top, path.parent, where=root) as above:
         os.unlink(path.name, dir_fd=above)
@@ -371,9 +371,10 @@ def walk(descriptor: int, above: str = "") -> Iterator[TreeEntry]:
 
 
 def open_entry(entry: TreeEntry, root: Path) -> int:
-    """Open a file or folder for reading, and return its descriptor, which the caller closes; BadInput as `open_file`.
+    """Open a file or folder for reading, and return its descriptor, which the caller closes.
 
-    `root` is the tree's path, for messages.
+    BadInput if a link or another kind has replaced it, or for another user's hard link. `root` is the tree's path, for
+    messages.
     """
     if entry.is_folder:
         return _enter(entry.descriptor, entry.name, root / entry.path)

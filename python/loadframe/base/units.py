@@ -79,7 +79,7 @@ def parse_rate(text: str | float) -> float:
 
 
 def parse_bandwidth(text: str | float) -> float:
-    """Return bytes per second for `100mbit`, `1gbit/s` (powers of 1000) or a bare number of them; BadInput else."""
+    """Return bytes per second for the text `100mbit` or `1gbit/s` (powers of 1000); a number stays. Else BadInput."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         return _not_negative(text, text)
     match = re.fullmatch(_NUMBER + r"([kmg]?)bit(?:/s)?\s*", str(text), re.IGNORECASE)
@@ -309,7 +309,7 @@ FIRST_PORT, LAST_PORT = 1024, 65_535
 
 
 def short_names(factors: Iterable[str]) -> dict[str, str]:
-    """Map each dotted name to its last part, or to as many last parts as distinguish it from the others and `nodes`.
+    """Map each dotted name to its last parts: as many as distinguish it from the other names and from `nodes`.
 
     A name that cannot be shortened stays whole.
     """

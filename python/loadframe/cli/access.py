@@ -85,7 +85,7 @@ DEFAULT_STORE = "opensearch"
 def with_options(others: Mapping[str, tuple[Any, Any]] = {}) -> Callable[[Callable[P, R]], Callable[..., R]]:
     """Return a decorator that adds `others`, then the options for credentials and TLS, to a command.
 
-    The command reads them from its context, those for credentials and TLS with `existing`.
+    The command reads their values from its context, and passes them to `existing`.
     """
     return functools.partial(_with_options, {**others, **_OPTIONS})
 

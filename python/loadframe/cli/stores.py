@@ -51,7 +51,7 @@ def stores(as_json: Json = False) -> None:
 
 
 def _otherwise(store: Store) -> tuple[str, str, str]:
-    """Return the columns version, embedded and on this machine of a store that is neither embedded nor installed."""
+    """Return the columns version, embedded and on this machine for a store without versions that is not installed."""
     try:
         store.installation(None)
     except BadInput:

@@ -95,7 +95,7 @@ class ExperimentKind(Protocol):
         """Return the identifier of the first trial of the run's search, or of the run itself."""
 
     def share_left(self, experiment: "Experiment", first: PlannedRun, runs_path: Path) -> float:
-        """Return the share of the seconds that the search that begins with `first` takes at least from now; else 1."""
+        """Return the least time that the search with first trial `first` still needs, as a share of `seconds`."""
 
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]

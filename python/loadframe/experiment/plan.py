@@ -168,7 +168,7 @@ def plan(question: Question, budget: int | None) -> Plan:
 
 
 def _other_factors(question: Question) -> list[str]:
-    """Return a sentence on the factors beside that of the curve, if the experiment has both."""
+    """Return a sentence on the factors other than the curve's; empty without such factors or without a curve."""
     if not question.over or question.others == 1:
         return []
     names = [name for name, at in question.description["factors"].items() if name != question.over and len(at) > 1]

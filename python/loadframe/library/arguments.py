@@ -175,8 +175,8 @@ def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
     """Return the checked value of argument `name`. BadInput for an empty text, or if it does not fit the type `hint`.
 
     Texts are not parsed. Numbers become those of Python; containers become tuples, lists or dictionaries. Numbers out
-    of range, not a number, and a bool in place of a number do not fit. `remedy` is that of the error, unless the
-    mismatch has one.
+    of range, not a number, and a bool in place of a number do not fit. `remedy` is the error's remedy, unless the
+    mismatch has its own.
     """
     if isinstance(value, str) and not value:
         raise BadInput(f"{name} is an empty text", remedy=remedy)

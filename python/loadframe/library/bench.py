@@ -245,8 +245,8 @@ class Schedule(Director):
     def phase(self, start: float, warmup: float) -> None:
         """Start the schedule with the first measured phase; times continue across later phases.
 
-        `start` is the start of the phase's load on the monotonic clock, `warmup` its warm-up, both s. Call it for each
-        phase in order.
+        `start` is the start of the phase's load since the run began, `warmup` its longest warm-up, both s. Call it for
+        each phase in order.
         """
         if self._until_first == 0:
             super().phase(start, warmup)

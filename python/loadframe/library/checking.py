@@ -183,9 +183,9 @@ def _is_missing(corpus: Mapping[str, Any]) -> bool:
 
 
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Write a file with one document that has the fields in use, and return it as a corpus instead of corpus `name`.
+    """Write a file to `scratch`, and return it as a corpus instead of the missing corpus `name`, with one document.
 
-    The text of the fields says that the corpus is missing.
+    The document has the fields that `plan` uses; their text says that the corpus is missing.
     """
     text = f"of the corpus {name}, which is not on this machine"
     # The id of a row of vectors is its number.
@@ -238,7 +238,12 @@ _READS = (
     "count",
     "find",
     "cql",
+    "knn",
+    "esql",
+    "eql",
 )
+#: Operations that return documents or change them.
+_QUERIES = ("sql", "query", "aggregate")
 
 
 def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
@@ -246,7 +251,9 @@ def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
 
     `form` is the definition of the operation. Operations that do not read are never empty.
     """
-    if not form.keys() & set(_READS):
+    from loadframe.workload.collection_use import only_reads
+
+    if not form.keys() & set(_READS) and not (form.keys() & set(_QUERIES) and only_reads(form)):
         return False
     seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
     if "count" in form:

@@ -51,8 +51,8 @@ def spec_from(
     """Return the specification of a cluster to start; BadInput for an invalid value.
 
     Limits of each node: `cpus` in cores, `memory` in bytes or as text such as `1g`. `cores` is a text such as `0-3` or
-    `1 each`. Other arguments are as in `ClusterSpec`. `written` returns the name of an argument for messages, such as
-    that of its option.
+    `1 each`, `container_runtime` is `runtime` of `ClusterSpec`, `per_machine` the number of nodes on each machine.
+    Other arguments have the meaning of `ClusterSpec`. `written` returns the name of an argument for messages.
     """
     given = parsed_as(parse_cores, cores, written("cores")) if cores is not None else None
     try:

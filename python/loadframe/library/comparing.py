@@ -143,7 +143,7 @@ _NO_COPIES = "name each run once, without copies"
 def _without_shared_runs(groups: tuple[Group, ...], remedy: str) -> tuple[Group, ...]:
     """Return the groups; BadInput if two of their runs are the same run, also by a link or as a copy.
 
-    `remedy` is for runs of two groups.
+    `remedy` is the error's remedy if the two are in different groups.
     """
     seen: dict[Hashable, tuple[Group, RecordedRun]] = {}
     for group in groups:
@@ -179,10 +179,10 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
 
 
 def parse_bound(text: str, option: str = "--bound") -> Bound:
-    """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side.
+    """Parse a bound such as `p99<=50ms`; the limit becomes s, 1/s or a share of requests.
 
-    Also for one that always holds or never can. The limit becomes s, 1/s or a share of requests. `option` is the
-    argument's name for messages.
+    BadInput for another form, for `>=` except with rates, which need it, for a time without a unit, and for a bound
+    that always holds or never can. `option` is the argument's name for messages.
     """
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:

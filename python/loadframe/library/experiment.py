@@ -64,7 +64,10 @@ class Experiment:
 
     @checked
     def __init__(self, keys: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Check the experiment that the keys define. `workload` is a name, a path or a `Workload`."""
+        """Check the experiment that the keys define. `workload` is a name, a path or a `Workload`.
+
+        Keyword arguments override `keys`. BadInput for an invalid experiment.
+        """
         written = merged(keys, more)
         workload = written.get("workload")
         given = workload._loaded if isinstance(workload, Workload) else None

@@ -145,11 +145,11 @@ def history(
 def history_of(
     folder: Path, kinds: Sequence[str], accept: str | None, reason: str | None, written: Callable[[str], str] = str
 ) -> History:
-    """Return the history of a folder, after logging an accepted change.
+    """Return the history of a folder of runs; with `accept`, log first that a change is accepted.
 
     `kinds` are measures. `accept` names a commit, folder or run, and `reason` is logged with it. `written` returns the
-    name of an argument for messages, such as that of its option. BadInput for the measure `errors`, and for one of
-    `accept` and `reason` alone.
+    name of an argument for messages, such as its option. BadInput for the measure `errors`, for one of `accept` and
+    `reason` alone, and if nothing changed at `accept`.
     """
     if "errors" in kinds:
         raise BadInput(

@@ -249,9 +249,10 @@ def import_sample(
 ) -> Imported:
     """Create a workload with generated documents that follow the distributions of your own.
 
-    Samples `documents` of an NDJSON, CSV or Parquet `file`, or of a `collection` as for `import_mapping`. `generate` is
-    the number to generate (default: as many). Keywords, words and long numbers are replaced, except in the fields
-    `keep`. `queries` is a slow log, or a file of searches, MongoDB commands or SELECT statements.
+    Samples `documents` of an NDJSON, CSV or Parquet `file`, or of a `collection` of a cluster, which is named as for
+    `import_mapping`. `generate` is the number to generate (default: as many as were sampled). Keywords, words and long
+    numbers are replaced, except in the fields `keep`. `queries` is a slow log, or a file of searches, MongoDB commands
+    or SELECT statements. `name` is the name of the workload and its files.
 
     >>> imported = loadframe.import_sample("results/orders.ndjson", generate=100)
     >>> imported.files
@@ -309,8 +310,8 @@ def converted_sample(
 
     Samples `documents`, and generates `generate`, by default as many as were sampled. Values of the fields `keep` are
     kept. `stem` is the name of the workload and its files. `queries_file` is a slow log or a file of queries. For a
-    file, `mapping` is the file of its mapping; without one, the mapping is inferred. BadInput without documents, and
-    for invalid files.
+    file, `mapping` is the file of its mapping, by default inferred; `collection` and `database` apply only to a
+    cluster. BadInput without documents, and for invalid files.
     """
     sampled: Sequence[Mapping[str, Any]]
     if isinstance(origin, Path):
@@ -358,7 +359,7 @@ def _origin(
     cluster: str | Cluster | None,
     access: Access,
 ) -> Origin:
-    """Return a file, or a function that attaches to a cluster; BadInput unless exactly one of them is given."""
+    """Return the path of `file`, or a function that attaches to the cluster; BadInput unless exactly one is given."""
     clusters = [name for name, value in (("hosts", hosts), ("cluster", cluster)) if value is not None]
     require_one_origin(file, collection, database, clusters)
     attached = attachment(store, hosts, access, lambda _: None, loads=False)

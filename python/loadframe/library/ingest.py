@@ -360,9 +360,9 @@ def ingest(
 ) -> Ingested:
     """Ingest events from a TCP port, NDJSON files or standard input ("-") into a store, and count them there.
 
-    Arguments are the options of `loadframe ingest`; `duration` is `--for`, and `access` are credentials and TLS, as of
-    `bench`. Without `listen` and `files`, the workload's own source is used. An interrupt ends the source: accepted
-    events are then sent for up to 60 s. `require()` of the result raises if events were refused or lost.
+    Arguments are the options of `loadframe ingest`; `duration` is `--for`, and `access` are the options of `bench` for
+    credentials and TLS. Without `listen` and `files`, the workload's own source is used. An interrupt ends the source:
+    accepted events are then sent for up to 60 s. `require()` of the result raises if events were refused or lost.
 
     >>> ingested = loadframe.ingest("log.yaml", "results/events.ndjson", store="sim", output="results/events")
     >>> ingested.run.status

@@ -29,9 +29,9 @@ USUAL_EXPORT: tuple[ExportFormat, ...] = ("svg", "csv", "latex")
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
-    """Raise BadInput if an option of `one` and an option of `other` are given; `why` is the reason in the message.
+    """Raise BadInput if an option named in `one` and an option named in `other` are given; `why` is the reason.
 
-    `given` has the values of all these options; None and False mean not given.
+    `given` has the values of all these options by name; None and False mean not given.
     """
     for first in (name for name in one if given[name] not in (None, False)):
         for second in (name for name in other if given[name] not in (None, False)):

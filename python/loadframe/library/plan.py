@@ -162,8 +162,8 @@ def dry_run(
 ) -> DryRun:
     """Return the runs of an experiment and their expected duration. Starts and writes nothing.
 
-    `output` and `samples` are those of `run`. Recorded runs in the folder do not remain. BadInput for an experiment
-    that was opened from its results.
+    `output` and `samples` are those of `run`. Runs that the folder holds already do not count as remaining. BadInput
+    for an experiment that was opened from its results.
 
     >>> planned = loadframe.Experiment(
     ...     experiment="nodes", kind="scale", store={"kind": "sim"}, workload=workload, factors={"nodes": [1, 2, 4]}
@@ -285,7 +285,10 @@ def plan(
 
 
 def plan_of(experiment: Path | PlannedExperiment, law: Law, budget: int | None, generators: int | None) -> Plan:
-    """Return the plan of an experiment, or of the folder of an unfinished one; `law` is assumed without runs."""
+    """Return the plan of an experiment, or of the folder of an unfinished one; `law` is assumed without runs.
+
+    `budget` is the maximum number of runs of a design. `generators` is for an experiment, and unused for a folder.
+    """
     if isinstance(experiment, Path):
         question, folder, loaded = question_from_folder(experiment, law), experiment, None
     else:

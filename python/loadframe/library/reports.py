@@ -285,7 +285,7 @@ def strong_weak_report(first: Path, second: Path) -> Report:
 
 
 def recover(path: Path) -> None:
-    """If nothing is at a path, and a run of this name was killed, recover its records."""
+    """Recover the records of a killed run if they belong at `path` and nothing exists there."""
     if not path.exists():
         from loadframe.experiment.runner.recover_run import recover_runs
 

@@ -17,7 +17,8 @@ from loadframe.library.tables import Answer, html_table
 from loadframe.workload import Workload as LoadedWorkload
 from loadframe.workload import library, load_workload, workload_of
 from loadframe.workload.forms import every_form
-from loadframe.workload.phases import Phase, Stream
+from loadframe.workload.phases import ANY, Phase, Stream
+from loadframe.workload.resolved import CLIENTS_OF_USERS, WORKERS
 from loadframe.yamlfile import document_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Workload:
 
     @checked
     def __init__(self, keys: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Check the workload that the keys define."""
+        """Check the workload that the keys define. Keyword arguments override `keys`. BadInput for an invalid one."""
         self._loaded = workload_of(document_of(merged(keys, more), "Workload"))
 
     @classmethod
@@ -193,8 +194,8 @@ def _workload_of(loaded: LoadedWorkload) -> Workload:
 
 
 def _stream(stream: "Stream") -> dict[str, Any]:
-    """Return a stream as values: name, operations by weight, and the keys of its load model."""
-    pacing = stream.model_dump(exclude={"name", "operation", "mix"}, exclude_none=True)
+    """Return a stream as values: name, operations by weight, and the keys of its load model and end that are set."""
+    pacing = stream.model_dump(exclude={"name", "operation", "mix"}, exclude_none=True, by_alias=True)
     return {"name": stream.name, "mix": stream.weights, **pacing}
 
 
@@ -203,9 +204,14 @@ def _end(phase: "Phase") -> str:
     if phase.duration is not None:
         warmup = f" after {_length_text(phase.warmup)}" if phase.warmup else ""
         return _length_text(phase.duration) + warmup
-    if phase.requests is None:
-        return "with the corpus"
-    return f"after {counted(phase.requests, 'request')}"
+    if phase.requests is not None:
+        return f"after {counted(phase.requests, 'request')}"
+    if phase.journeys is not None:
+        return f"after {counted(phase.journeys, 'journey')} of each user"
+    if phase.until is not None:
+        return "with the corpus" if all(stream.source is None for stream in phase.named_streams) else "with the source"
+    which = {None: "the last stream", ANY: "the first stream to end"}
+    return f"with {which.get(phase.ends_with, f'the stream {phase.ends_with}')}"
 
 
 def _length(length: Any) -> Any:
@@ -227,11 +233,28 @@ def _load(stream: dict[str, Any]) -> str:
     if stream.get("order") == "together":
         what += " together"
     if "rate" in stream:
-        return f"{what}, {format_count(stream['rate'])}/s"
+        return f"{what}, {_levels(stream['rate'])}/s"
     if "source" in stream:
-        return f"{what}, events of {stream['source']} on {counted(stream['workers'], 'worker')}"
-    think = f", thinking {format_duration(stream['think_time'])}" if stream.get("think_time") else ""
-    return f"{what}, {counted(stream['clients'], 'client')}{think}"
+        return f"{what}, events of {stream['source']} on {counted(stream.get('workers', WORKERS), 'worker')}"
+    users = f"{counted(stream['users'], 'user')} on " if "users" in stream else ""
+    clients = stream.get("clients", CLIENTS_OF_USERS)
+    think = f", thinking {_think_time(stream['think_time'])}" if stream.get("think_time") else ""
+    return f"{what}, {users}{_levels(clients)} {'client' if clients == 1 else 'clients'}{think}"
+
+
+def _levels(level: Any) -> str:
+    """Return a number of clients or a rate as text, with its stages if it changes: `1 to 10 to 5`."""
+    numbers = [level["from"], *(stage["to"] for stage in level["stages"])] if isinstance(level, dict) else [level]
+    return " to ".join(map(format_count, numbers))
+
+
+def _think_time(time: Any) -> str:
+    """Return a think time, s or a mapping of a distribution, as text: its ends if it is uniform, else its mean."""
+    if not isinstance(time, dict):
+        return format_duration(time)
+    if "uniform" in time:
+        return " to ".join(map(format_duration, time["uniform"]))
+    return f"{format_duration(time['exponential'] if 'exponential' in time else time['normal'][0])} on average"
 
 
 def _value(value: Any) -> str:

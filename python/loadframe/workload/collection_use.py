@@ -25,7 +25,9 @@ _KEEPING = (
     *("aliases", "create_repository", "snapshot", "delete_snapshot"),
 )
 #: Statements that read, and commands of Redis and MongoDB that read.
-_READING_STATEMENT = re.compile(r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALYZE))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL)
+_READING_STATEMENT = re.compile(
+    r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALY[SZ]E\b|\s*\([^)]*\bANALY[SZ]E\b))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL
+)
 _READING_COMMANDS = {
     *("get", "mget", "getrange", "strlen", "exists", "ttl", "pttl", "type", "scan", "dbsize", "ping", "info"),
     *("hget", "hmget", "hgetall", "hlen", "hkeys", "hvals", "hexists", "hscan", "lrange", "llen", "lindex"),
@@ -57,7 +59,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     renaming = _Renaming(names, columns)
 
     def renamed(phase: ResolvedPhase) -> ResolvedPhase:
-        """Return a copy of a phase with the new names in its operations. BadInput as for `with_prefix`."""
+        """Return a copy of a phase with the new names in its operations; BadInput if one cannot be renamed."""
         return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
 
     return replace(
@@ -78,8 +80,8 @@ def _with_aliases(definition: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def without_prefix(described: Any, prefix: str) -> Any:
     """Return a copy of a description with `prefix` removed from the beginning of words in all texts, at any depth.
 
-    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. Otherwise a
-    generated prefix would make equal loads look different.
+    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. The copy
+    serves to compare loads: generated prefixes differ between runs.
     """
     if isinstance(described, str):
         return re.sub(rf"(?<!\w){re.escape(prefix)}(?=\w)", "", described) if prefix else described
@@ -148,8 +150,8 @@ class _Renaming:
     def _part(self, operation: str, kind: str, value: Any) -> Any:
         """Return the value of one key of a request (`kind` is the key) with collections renamed.
 
-        Values other than mappings and commands are returned unchanged. `operation` is for errors; BadInput as for
-        `form`.
+        Values other than mappings and commands are returned unchanged. BadInput, with the `operation`, if it names
+        collections in a way that cannot be renamed.
         """
         if kind == "command":
             return self._command(value)
@@ -244,9 +246,10 @@ def only_reads(form: Mapping[str, Any]) -> bool:
     statements = list(_statements(form))
     if statements:
         return all(_READING_STATEMENT.match(statement) for statement in statements)
-    return form.get("request", {}).get("method") in ("GET", "HEAD") or "_search" in form.get("request", {}).get(
-        "path", ""
-    )
+    request = form.get("request", {})
+    # Names of indices, which may contain the word, do not begin with an underscore.
+    searches = any(part.startswith("_") and "search" in part for part in request.get("path", "").split("/"))
+    return request.get("method") in ("GET", "HEAD") or searches
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:

@@ -115,7 +115,7 @@ DEFINITIONS: Mapping[str, type[Model]] = {
 
 
 def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a definition with `key`, or `NAME` inside it for `key.NAME`, set to a value; None removes it.
+    """Return a copy of a collection's definition with `key`, a key or KEY.NAME inside one, set; None removes it.
 
     BadInput if a collection of this family does not have the key or does not accept the value.
     """

@@ -216,8 +216,8 @@ def _columns(
 ) -> list[dict[str, Any]]:
     """Return vector columns for the plan, in the given order; downloads and converts their files as needed.
 
-    `columns` maps names to sources. With `offline`, returns an empty list if a file is not cached. Other arguments are
-    as of `resolve`.
+    `columns` maps names to sources. With `offline`, returns an empty list if a file is not cached. `report` receives
+    progress lines; `error(what, remedy)` returns the exception for an unusable file.
     """
     resolved = []
     for name, text in columns.items():
@@ -273,7 +273,7 @@ def documents(corpus: Corpus, folder: Path) -> int:
 
 
 def missing(corpus: Corpus, folder: Path) -> list[str]:
-    """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as in the workload.
+    """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as the workload says.
 
     `folder` is the base of relative paths. Files of `columns` are not checked.
     """

@@ -87,7 +87,8 @@ class Filler:
         """Return a text with its parameters filled in; a text that is one placeholder becomes the parameter's value.
 
         Records the parameters under `place`. `per_request`: the engine fills the text again, so placeholders of
-        variables and escapes stay, and `${` in values is escaped. BadInput as for `_hole`.
+        variables and escapes stay, and `${` in values is escaped. BadInput for an unknown name, an unclosed placeholder
+        and too much text.
         """
         if "${" not in text:
             return text
@@ -102,7 +103,8 @@ class Filler:
     def _piece(self, match: re.Match[str], place: Place, per_request: bool) -> str:
         """Return the replacement of a placeholder or escape within a longer text.
 
-        `per_request` is as in `_text`. BadInput as for `_hole`.
+        With `per_request`, variables and escapes stay, and `${` in values is escaped. BadInput for an unknown name, an
+        unclosed placeholder and too much text.
         """
         if match[0] == "$${":
             return match[0] if per_request else "${"

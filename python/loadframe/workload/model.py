@@ -116,8 +116,8 @@ def _check_target(document: Document, file: WorkloadFile, form: Form, place: Pla
 def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
     """Refuse unknown collections, corpora, `shows` and targets of a request; `place` ends with the request's kind.
 
-    Also refuses an unfilled daily collection, a bulk request that a data stream does not accept, and a path without a
-    leading slash. For an additional target, only `_check_target` applies.
+    Also refuses a daily collection that no operation ingests into, a bulk request that a data stream does not accept,
+    and a path without a leading slash. For an additional target, only `_check_target` applies.
     """
     if form.target is not None:
         # Collections of the target are not declared in the file.
@@ -271,7 +271,7 @@ def _key_of(stream: Stream, operation: str) -> Place:
 
 
 def _check_source(document: Document, file: WorkloadFile, name: str, place: Place, fed: set[str]) -> None:
-    """Refuse an unknown source or one that another stream of the phase uses; add the source to `fed`."""
+    """Refuse an unknown source, and one in `fed`: the sources of the phase's earlier streams. Add it to `fed`."""
     _require_known(document, place, "source", name, file.sources)
     if name in fed:
         what = f"another stream of the phase already ingests the events of {name!r}"

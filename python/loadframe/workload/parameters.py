@@ -74,7 +74,7 @@ class Parameters:
     def value(self, name: str) -> Value:
         """Return a parameter's value: the user's, else the default. KeyError for an unknown name.
 
-        BadInput for a setting of a wrong type, and for an invalid default, as `_default`, even with a setting.
+        BadInput for a setting of a wrong type, and for a default without a value, even if a setting replaces it.
         """
         if name == BUILT_IN:
             return self._nodes
@@ -83,7 +83,7 @@ class Parameters:
         return default if setting is None else setting.like(name, default)
 
     def values(self) -> dict[str, Value]:
-        """Return all values, by name, in file order; without `nodes`. BadInput as for `value`."""
+        """Return all values, by name, in file order; without `nodes`. BadInput for an invalid setting or default."""
         return {name: self.value(name) for name in self._defaults}
 
     def _default(self, name: str) -> Value:

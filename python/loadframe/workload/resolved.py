@@ -209,7 +209,7 @@ class ResolvedPhase:
 
     @property
     def shown(self) -> dict[str, str]:
-        """Operation that queries ingested events -> operation that ingests them, if visibility probes measure it."""
+        """The ingesting operation, by the operation that queries its events (`shows`); only those with probes."""
         shown = {name: str(self.operations[name]["shows"]) for name in self._operations_with("shows")}
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
@@ -302,16 +302,15 @@ class ResolvedWorkload:
 def resolve_phase(
     phase: Phase,
     operations: Mapping[str, dict[str, Any]],
-    documents: Mapping[str, dict[str, Any]],
+    corpora: Mapping[str, dict[str, Any]],
     variables: Mapping[str, dict[str, Any]],
     models: Mapping[str, Variable],
     targets: Mapping[str, dict[str, Any]],
-    events: Mapping[str, dict[str, Any]],
+    sources: Mapping[str, dict[str, Any]],
 ) -> ResolvedPhase:
     """Return a phase with the operations, corpora, variables and sources that it uses, in the format of plans.
 
-    `documents` are the corpora, `events` the sources. `models` are the variables as written, to follow references.
-    Names must exist; all `targets` are kept.
+    `models` are the variables as written, to follow references. Names must exist; all `targets` are kept.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
@@ -336,12 +335,12 @@ def resolve_phase(
         stop_when=phase.stop_when,
         ends_with=ends_with,
         operations=used,
-        corpora={name: documents[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
+        corpora={name: corpora[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(captured)},
         targets=targets,
         ready_within=phase.ready_within,
-        sources={stream.source: events[stream.source] for stream in streams if stream.source is not None},
+        sources={stream.source: sources[stream.source] for stream in streams if stream.source is not None},
     )
 
 
@@ -425,8 +424,8 @@ def with_levels(
 ) -> tuple[Stream, ...]:
     """Return streams with other clients, users or rate (1/s) where given; see `ResolvedPhase.override`.
 
-    BadInput for clients with a rate, for either in a phase with users, unless exactly one stream fits, and if its
-    `order` requires the other level. `phase` is the phase's name, for errors.
+    BadInput for clients with a rate, for either in a phase with users, if not exactly one stream fits, and if that
+    stream's `order` requires the other level. `phase` is the phase's name, for errors.
     """
     if users is not None:
         with_users = [stream for stream in streams if stream.users is not None]

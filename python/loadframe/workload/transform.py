@@ -315,7 +315,7 @@ class Known:
                 self._follow(kind, field, argument)
 
     def _follow(self, kind: str, field: str, argument: Any) -> None:
-        """Update the fields that are set or removed for one change; arguments as of `TransformStep.changes`."""
+        """Update the sets of fields for a step of this `kind`, such as `rename`, of one field, with its argument."""
         if kind == "grok":
             # Its patterns may set any field.
             self.removed.clear()

@@ -322,7 +322,7 @@ def check(
     document: Document,
     operations: Mapping[str, Mapping[str, Any]],
     variables: Mapping[str, Variable],
-    sources: Mapping[str, Mapping[str, Any]],
+    corpora: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Refuse recall against neighbour lists with fewer than `k` ids, padded with -1; BadInput at the operation.
 
@@ -332,7 +332,7 @@ def check(
         recall = form.get("assert", {}).get("recall")
         if recall is None or not isinstance(recall["of"], str):
             continue
-        for file in _files(recall["of"], variables, sources):
+        for file in _files(recall["of"], variables, corpora):
             row = first_padded_row(file, recall["k"])
             if row is not None:
                 what = f"recall at {recall['k']} needs {recall['k']} neighbours; row {row} of {file} is padded with -1"
@@ -340,15 +340,15 @@ def check(
                 raise document.error(("operations", name), what, remedy, key=True)
 
 
-def _files(of: str, variables: Mapping[str, Variable], sources: Mapping[str, Mapping[str, Any]]) -> list[Path]:
+def _files(of: str, variables: Mapping[str, Variable], corpora: Mapping[str, Mapping[str, Any]]) -> list[Path]:
     """Return the `.ivecs` files from which the ids in the template `of` are drawn; empty if it uses no such column.
 
-    `sources` are the corpora, in the format of plans.
+    `corpora` are in the format of plans.
     """
     files = []
     for name in names(of):
         part = variables[name].part if name in variables else None
         row = variables[part.of].document if part is not None else None
-        columns = sources[row.corpus].get("columns", []) if row is not None else []
+        columns = corpora[row.corpus].get("columns", []) if row is not None else []
         files += [Path(column["file"]) for column in columns if part is not None and column["name"] == part.field]
     return [file for file in files if file.suffix == ".ivecs"]

@@ -57,7 +57,7 @@ class Workload:
 
     @cached_property
     def _single_node(self) -> Filled:
-        """The file and its parameters for a single node. BadInput as for `fill`."""
+        """The file and its parameters for a single node. BadInput, at its place, for an invalid value."""
         return self.fill(1)
 
     @property
@@ -207,7 +207,7 @@ class Workload:
         return corpora.documents(*self._corpus(corpus))
 
     def missing(self, corpus: str) -> list[str]:
-        """Return the files of a corpus that are missing on disk, or its URLs that are not cached, as in the workload.
+        """Return the missing files of a corpus, or its URLs that are not cached, as they are written in the workload.
 
         KeyError for an unknown corpus.
         """
@@ -263,7 +263,7 @@ class Workload:
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
         """Return the base folder of relative paths at or below a place, and the user setting that they came from.
 
-        Without a setting, that is None, and the folder is that of the workload file.
+        If the user set none of their parameters, the setting is None, and the folder is that of the workload file.
         """
         used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
         setting = self._setting(used, filled.made_of)
@@ -393,7 +393,7 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
 
 
 def _filled(filler: Filler, key: str, part: Any) -> Any:
-    """Return the section `part`, under `key`, with its parameters filled in. BadInput as for `Filler.fill`.
+    """Return the section `part`, under `key`, with its parameters filled in; BadInput at a placeholder that cannot be.
 
     Placeholders of variables stay in operations and derived variables, and are refused elsewhere.
     """

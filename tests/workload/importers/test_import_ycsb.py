@@ -185,7 +185,7 @@ def test_every_other_property_is_named(imported):
 
 
 def test_continuation_lines_and_comments_are_read_as_in_java(imported, loaded):
-    made = imported("! a remark\nrecordcount \\\n  = 12\n  # another\nthreadcount 3\nrecordcount=13\n")
+    made = imported("! a remark\\\nrecordcount \\\n  = 12\n  # another\\\nthreadcount 3\nrecordcount=13\n")
     file = loaded(made).file
     assert (file.phases[0].requests, file.phases[0].clients) == (13, 3)
 

@@ -16,7 +16,7 @@ from loadframe.workload.collection_use import only_reads
 from loadframe.workload.forms import every_form
 from loadframe.workload.journeys import JourneyStep, Repeat
 from loadframe.workload.pacing import AutoDuration, AutoWarmup, ThinkDraw, ThinkTime, longest, shortest
-from loadframe.workload.phases import Phase, Stream
+from loadframe.workload.phases import ANY, Load, Phase, Stream
 
 #: Overhead of a run, s, and documents/s that a small cluster ingests, both measured with embedded stores on two cores.
 #: Each store estimates the start of its clusters.
@@ -49,7 +49,7 @@ def estimate(design: Design, experiment: Experiment) -> float:
 
 
 def least_estimate(design: Design, experiment: Experiment) -> float:
-    """Return the expected seconds as `estimate`, if all automatic lengths are as short as possible."""
+    """Return the seconds that `estimate` would return if all automatic lengths were as short as possible."""
     return sum(run_seconds(design, experiment, shortest_share(experiment)).values())
 
 
@@ -73,7 +73,7 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
     """Return the expected seconds by run identifier; the first run of each cluster includes its start and preparation.
 
     Runs on an existing cluster prepare only what the runs before them did not. `share` scales the loads of the runs, as
-    `shortest_share` returns it. BadInput as `Experiment.workload_at`.
+    for the shortest ones (`shortest_share`). BadInput, with the position, for an invalid value in a treatment.
     """
     seconds: dict[str, float] = {}
     # Repeated runs of a treatment have equal lengths.
@@ -198,18 +198,24 @@ def resolved_seconds(phase: ResolvedPhase) -> float | None:
 
     Return None if the phase ends with the journeys of its users.
     """
+    ending = [stream for stream in phase.streams if not phase.ends_with or stream.name in phase.ends_with]
+    timed = [longest(stream.duration) for stream in ending if stream.duration is not None]
+    if timed and phase.ends_with:
+        return phase.longest_warmup + min(timed)
     stops = [phase.stop, *({"journeys": stream.journeys} for stream in phase.streams if stream.journeys)]
     if any("journeys" in stop for stop in stops):
         return None
     if phase.duration is not None:
-        return phase.longest_warmup + phase.duration
-    if phase.stop != "exhausted":
-        of_phase = phase.stop.get("requests", 0) if isinstance(phase.stop, dict) else 0
-        requests = max([of_phase, *(stream.requests or 0 for stream in phase.streams)])
-        return phase.warmup + max(REQUESTS_SECONDS, requests / REQUEST_RATE)
-    documents = sum(corpus.get("documents") or 0 for corpus in phase.corpora.values())
-    streams = [_stream_seconds(source["generate"]) for source in phase.sources.values() if "generate" in source]
-    return phase.warmup + max([documents / INGEST_RATE, *streams])
+        return phase.longest_warmup + max([phase.duration, *timed])
+    of_phase = phase.stop.get("requests", 0) if isinstance(phase.stop, dict) else 0
+    requests = max([of_phase, *(stream.requests or 0 for stream in ending)])
+    lengths = [requests / REQUEST_RATE, *timed]
+    if phase.exhausts:
+        lengths.append(sum(corpus.get("documents") or 0 for corpus in phase.corpora.values()) / INGEST_RATE)
+        lengths += [_stream_seconds(source["generate"]) for source in phase.sources.values() if "generate" in source]
+    elif requests:
+        lengths.append(REQUESTS_SECONDS)
+    return phase.warmup + max(lengths)
 
 
 @dataclass(frozen=True)
@@ -237,16 +243,53 @@ def phase_length(
     """
     before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
+    # Another duration replaces the end conditions of all streams.
+    ending = [
+        stream
+        for stream in phase.named_streams
+        if duration is None and stream.ends_itself and phase.ends_with in (None, ANY, stream.name)
+    ]
+    timed = [longest(stream.duration) for stream in ending if stream.duration is not None]
+    if timed and phase.ends_with is not None:
+        return Length(before + min(timed))
     if measured is not None:
-        return Length(before + longest(measured))
+        return Length(before + max([longest(measured), *timed]))
     if walks_journeys(phase):
-        return Length(before + least_seconds(phase), _JOURNEYS)
+        return Length(before + max([least_seconds(phase), *timed]), _JOURNEYS)
+    lengths = [Length(before + seconds) for seconds in timed]
+    lengths += [
+        _of_requests(phase.name, stream, stream.requests, before, rate if stream.is_open else None)
+        for stream in ending
+        if stream.requests is not None
+    ]
     if phase.requests is not None:
-        offered = rate or (phase.rate if isinstance(phase.rate, int | float) else None)
-        if per_second := offered * phase.group if offered else known and known.requests:
-            return Length(before + phase.requests / per_second)
-        least = max(REQUESTS_SECONDS, phase.requests / REQUEST_RATE)
-        return _of_work(phase.name, before, phase.requests, "requests", least, MOST_REQUESTS)
+        lengths.append(_of_requests(phase.name, phase, phase.requests, before, rate, known))
+    else:
+        lengths.append(_of_documents(workload, phase, known, before))
+    return Length(
+        max(length.seconds for length in lengths), next((it.unknown for it in lengths if it.unknown is not None), None)
+    )
+
+
+def _of_requests(
+    phase: str, load: Load, requests: int, before: float, rate: float | None, known: MeasuredRate | None = None
+) -> Length:
+    """Return the length of a phase, given by its name, that ends after `requests` of `load`; `before` s precede them.
+
+    `rate` (1/s) replaces the rate of the load, unless None. `known` is the rate of earlier runs, for a closed loop.
+    """
+    offered = rate or (load.rate if isinstance(load.rate, int | float) else None)
+    if per_second := offered * load.group if offered else known and known.requests:
+        return Length(before + requests / per_second)
+    least = max(REQUESTS_SECONDS, requests / REQUEST_RATE)
+    return _of_work(phase, before, requests, "requests", least, MOST_REQUESTS)
+
+
+def _of_documents(workload: Workload, phase: Phase, known: MeasuredRate | None, before: float) -> Length:
+    """Return the length of a phase that ends with its corpora and sources; `before` s precede them.
+
+    `known` is the rate of its earlier runs. Without corpora and generated events, only `before` remains.
+    """
     bulks = {
         form.bulk.corpus
         for stream in phase.named_streams
@@ -394,7 +437,7 @@ def walks_journeys(phase: Phase) -> bool:
 def least_seconds(phase: Phase) -> float:
     """Return the mean seconds that users of a phase wait during their journeys, without response times.
 
-    The maximum of its streams; 0 without users or a number of journeys.
+    With several streams, the longest of them; 0 without users or a number of journeys.
     """
     return max((_least(stream, stream.journeys or phase.journeys or 0) for stream in phase.named_streams), default=0.0)
 

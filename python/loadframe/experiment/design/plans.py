@@ -130,7 +130,7 @@ def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
 
 
 def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:
-    """Return a sort key for random order, equal on all machines and Python versions."""
+    """Return a sort key of `levels` for the random order that `salt` selects, equal on all machines and Pythons."""
     return hashlib.sha256(f"{salt}/{sorted(levels.items())!r}".encode()).digest()
 
 
@@ -222,7 +222,7 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 
 
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
-    """Return a column for each factor, as bits over `basic` basic columns; None if these do not suffice."""
+    """Return a column for each factor, as bits over `basic` columns; None if these do not give the resolution."""
     basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
     reached = {0} | _sums(basis, resolution - 2)
     for column in range(1, 2**basic):

@@ -68,7 +68,10 @@ def check_existing(experiment: Experiment) -> None:
 
 
 def _check_factors(experiment: Experiment) -> None:
-    """Raise BadInput for factors that an existing cluster cannot vary, or against `data: reuse` or each other."""
+    """Raise BadInput for factors that an existing cluster or `data: reuse` does not permit.
+
+    Also for `store.hosts` as a factor with `store.cluster`, or with settings as factors.
+    """
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
     for name in names:

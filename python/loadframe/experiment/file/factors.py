@@ -260,7 +260,7 @@ def _derived_factor(
     others: tuple[Factor, ...],
     where: Callable[[str, int | None], Place],
 ) -> Factor:
-    """Return a factor with expressions as levels (`clients` or `rate`), which may name the factors `others`.
+    """Return the factor `clients` or `rate` whose `levels` are expressions of the factors `others`.
 
     Its levels are all values at the levels of `others`, ascending. BadInput, with the position, for an invalid one.
     """

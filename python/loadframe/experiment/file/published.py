@@ -192,9 +192,9 @@ def _check_range(value: float, spread: Mapping[str, float], scale: float, measur
 
 
 def _check_capacity(measure: str, phase: str, where: str, experiment: "Experiment") -> None:
-    """Raise BadInput for other figures than the search's result in a capacity experiment, and for that in others.
+    """Raise BadInput for a figure other than the found capacity in a capacity experiment, and for a capacity in others.
 
-    Also raise it for such a result of a single phase. `where` is the line, for messages.
+    Also for the capacity of a single phase. `where` is the line, for messages.
     """
     file: Any = experiment.file
     result = CAPACITIES[file.search.over] if file.kind == "capacity" else None
@@ -253,7 +253,7 @@ def _scalar(text: str, where: str) -> Any:
 
 
 def _scale(unit: str, measure: str, where: str) -> float:
-    """Return the factor that converts a value in this unit to 1/s, s, a share or users; BadInput for a wrong unit."""
+    """Return the factor from a unit to the base unit of a measure (1/s, s, a share, users); BadInput without one."""
     if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:

@@ -198,9 +198,9 @@ def _with_capacities(experiment: Experiment) -> Experiment:
 
 
 def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str | None:
-    """Return how the load or store of a capacity experiment differs outside of the factors of both.
+    """Return how load or store of the capacity experiment `measured` differ, apart from the factors of both, or None.
 
-    Its runs record the workload: the file may have other values by now, and the library sets some without the file.
+    Compares parameters with the recorded runs, because the file may have changed since, and does not hold all values.
     """
     description = measured.description
     factors = {factor.name for factor in experiment.factors} | set(description["factors"])

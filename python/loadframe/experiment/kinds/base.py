@@ -202,7 +202,10 @@ class Kind:
         return sum(length.seconds for length in (*measured, *after))
 
     def share_left(self, experiment: Experiment, first: PlannedRun, runs_path: Path) -> float:
-        """Return the share of `seconds` that the search that begins with `first` takes at least from now; else 1."""
+        """Return the least time that the search with first trial `first` still needs, as a share of `seconds`.
+
+        1 without searches. `runs_path` is the folder with the recorded runs.
+        """
         return 1.0
 
     def record(self, stage: Stage, run: PlannedRun) -> None:

@@ -123,7 +123,8 @@ class Capacity(Kind):
     def check(self, experiment: Experiment) -> None:
         """Raise BadInput for load factors, phases that cannot take the load, and bounds of operations not measured.
 
-        Also for `demands` beside factors other than nodes, and groups and journeys, whose rate is not of requests.
+        BadInput also for `demands` with factors other than nodes, in another unit than the search, or below its least
+        level. A search over the rate refuses groups of requests and journeys of several requests.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -196,12 +197,15 @@ class Capacity(Kind):
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
     def share_left(self, experiment: Experiment, first: PlannedRun, runs_path: Path) -> float:
-        """Return the fewest trials that a search needs after the recorded ones, divided by 14; see `seconds`."""
+        """Return the fewest trials that the search of `first` still needs, divided by the 14 of `seconds`."""
         trials, _ = self._recorded(experiment, first, runs_path)
         return fewest(_bounds(experiment), trials) / _TRIALS
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Record a trial as `Kind.record`, judge it by the SLO, and report load, SLO and outcome to the listener."""
+        """Execute and record a trial, judge it by the SLO, and report load, SLO and outcome to the listener.
+
+        LoadframeError if the run fails.
+        """
         file = _capacity_file(stage.experiment.file)
         slo, over = Slo.read(file.slo.model_dump()), file.search.over
         level = float(str(run.treatment[over]))

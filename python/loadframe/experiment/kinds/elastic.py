@@ -36,7 +36,7 @@ def loaded(
     """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (requests/s).
 
     `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for the
-    stream that gets the load. BadInput if the phase does not have exactly one stream that can take the load.
+    stream that gets the load. BadInput, which names the `phase`, if not exactly one stream can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)
@@ -217,13 +217,13 @@ class Elastic(Kind):
                 for load in file.under(transition)
                 for event in ((True, False) if file.control else (True,))
             ]
-            runs += sorted(of_block, key=lambda run: (_shares(file, run), _salted(experiment, run)))
+            runs += sorted(of_block, key=lambda run: (_has_rate_share(file, run), _salted(experiment, run)))
         return Design(experiment.seed, tuple(runs))
 
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the measured phase under the treatment's load; a rate share is a share of 1/s here."""
+        """Return the measured phase under the treatment's load; rates that are shares of the capacity assume 1/s."""
         return [self._phase(experiment, workload, treatment, 1.0)]
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
@@ -253,7 +253,7 @@ class Elastic(Kind):
     ) -> ResolvedPhase:
         """Return the measured phase under the treatment's load; a rate share is multiplied by `capacity` (1/s).
 
-        BadInput as in `ResolvedPhase.override` and `loaded`.
+        BadInput if the phase cannot take the load; see `ResolvedPhase.override` and `loaded`.
         """
         entry = _load(experiment, str(treatment["load"]), treatment)
         phase = workload.phase(experiment.measured[0])
@@ -397,7 +397,7 @@ def _base(file: ElasticFile, transition: str, of: str) -> str | None:
     return transition if transition in same else next(iter(same), None)
 
 
-def _shares(file: ElasticFile, run: PlannedRun) -> bool:
+def _has_rate_share(file: ElasticFile, run: PlannedRun) -> bool:
     """Return whether the rate of the run's load is a share of a capacity."""
     return isinstance(file.loads[str(run.treatment["load"])].rate, RateShare)
 

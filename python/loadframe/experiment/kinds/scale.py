@@ -141,7 +141,7 @@ class Scale(Kind):
         """Return, with `clients: auto`, a run with the next number of clients for each unsaturated cluster.
 
         Then, for saturated clusters, runs with numbers that only other blocks tried: in the end all blocks have the
-        same numbers. Otherwise one lucky run could decide the best number. Without `auto`, as `Kind.next_runs`.
+        same numbers. Otherwise one lucky run could decide the best number. Without `auto`, the next block of `until`.
         """
         if not _scale_file(experiment.file).finds_clients:
             return super().next_runs(experiment, runs_path)

@@ -53,7 +53,7 @@ class SettingsFile(CurvesFile):
 
     @model_validator(mode="after")
     def _check_factors(self) -> "SettingsFile":
-        """Refuse factors also in `at`, other than two levels in two-level schemes, and one level for every factor."""
+        """Refuse a factor that is also in `at`, one without two levels in two-level schemes, and no varied factor."""
         for name in self.at:
             if name in self.factors:
                 raise wrong(f"{name} is both in factors and in at", "remove one of them", key="at")
@@ -126,10 +126,9 @@ class Settings(Kind):
         return Design(planned.seed, (*planned.runs, *more))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the first that is not empty of three lists; empty at the end.
+        """Return the next block of `until`, else the next trial of each search, else the missing confirmation runs.
 
-        These are the next block of `until`, the next trial of each search, and the missing confirmation runs. BadInput
-        if a recorded run is missing or damaged.
+        Empty if the experiment is complete. BadInput if a recorded run is missing or damaged.
         """
         written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):

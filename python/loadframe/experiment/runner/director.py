@@ -78,7 +78,7 @@ def target_tracking(share: float) -> Policy:
 
 
 def policy_of(entry: PolicyEntry, folder: Path) -> Policy:
-    """Return the policy of an entry; Python files are relative to `folder`. BadInput as `_load_function`."""
+    """Return the policy of an entry. Python files are relative to `folder`; BadInput for one that cannot be used."""
     if entry.thresholds is not None:
         return thresholds(entry.thresholds.below, entry.thresholds.above)
     if entry.target is not None:
@@ -304,7 +304,8 @@ class Director(RunHook):
     def _wait(self, planned: TriggeredStep, began: float, eye: "_CpuWatcher") -> str | None:
         """Wait for the trigger and return its reason, or None after `within` or at the end of the run.
 
-        `began` is the start of the wait, s as `_now`. Polls every 0.2 s, and samples CPU with `eye`.
+        `began` is the start of the wait, s since the start of the measured window. Polls every 0.2 s, and samples CPU
+        with `eye`.
         """
         within = planned.step.within
         while not self._over.is_set():
@@ -474,7 +475,10 @@ class _CpuWatcher:
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
-        """Add the nodes' CPU shares to the metrics, at most once a second; `now` is s as `_now`, ignored below 0."""
+        """Add the nodes' CPU shares to the metrics, at most once a second.
+
+        `now` is in s since the start of the measured window; the warm-up, below 0, is ignored.
+        """
         if now < self._due:
             return
         self._due = now + 1.0

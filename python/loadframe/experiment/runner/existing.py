@@ -133,9 +133,10 @@ class ExistingClusters:
                     self._open(first.treatment, adopts=False)
 
     def identities(self, design: Design) -> dict[str, str]:
-        """Return version and nodes of each cluster of the design, without a change to any of them.
+        """Return version and nodes of each cluster of the design, by its name; changes no cluster.
 
-        Empty if the file sets the number of nodes and it can be changed. LoadframeError if a cluster does not answer.
+        Empty if runs may change the number of nodes: the file sets it, and the cluster has a name or a
+        `scale_command`. LoadframeError if a cluster does not answer.
         """
         measured: dict[str, str] = {}
         store = self._experiment.file.store
@@ -170,7 +171,7 @@ class ExistingClusters:
             return self._survey(design)
 
     def _survey(self, design: Design) -> dict[str, str]:
-        """Do the work of `survey`, but raise each LoadframeError as it is."""
+        """Do the work of `survey`; a cluster that does not answer is a LoadframeError, not BadInput."""
         identities: dict[str, str] = {}
         for first, *_ in design.groups():
             key = self._key(first.treatment)
@@ -266,7 +267,7 @@ class ExistingClusters:
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
         """Drop the collections of earlier runs, then create and fill the collections of a run; write the ledger.
 
-        With `prepare: once` or `data: keep`, use collections again that have its data. With `data: reuse`, only check
+        With `prepare: once` or `data: keep`, collections that hold the run's data stay. With `data: reuse`, only checks
         that they exist. Then only the warming phases run, unless they ran last in the same state: another state may
         have emptied caches. LoadframeError if it fails.
         """

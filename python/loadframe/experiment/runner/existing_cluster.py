@@ -83,7 +83,7 @@ class RuntimeSettings:
             self._set_exactly(cluster, name, level, where)
 
     def renew(self, cluster: Cluster, where: str) -> list[str]:
-        """Set settings again that lost the effect of their level, and return their names; errors as `apply`."""
+        """Set settings again that lost the effect of their level; return their names. LoadframeError if that fails."""
         lost = [
             name for name, level in self.applied.items() if level is not _UNKNOWN and not self._holds(cluster, name)
         ]
@@ -119,9 +119,9 @@ class RuntimeSettings:
         self.applied = dict.fromkeys(self.applied, _UNKNOWN)
 
     def adopt(self, before: Mapping[str, Any]) -> None:
-        """Take values from before the experiment, which the cluster has, from the ledger of an earlier command.
+        """Add settings, by name, that were just restored from the ledger of an earlier command to the values `before`.
 
-        The ledger of this command is not written.
+        They become changes of this command, but its ledger is not written.
         """
         self._ledger.changes.settings |= before
         self.applied |= dict.fromkeys(before)
@@ -245,7 +245,7 @@ class ExistingCluster:
             self.ledger.write()
 
     def intact(self, session: Session) -> bool:
-        """Return whether ledger and session have the same collections, with the documents that were loaded.
+        """Return whether the session's collections are those in the ledger, with as many documents as after loading.
 
         False if the store does not answer.
         """

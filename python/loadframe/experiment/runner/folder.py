@@ -111,7 +111,7 @@ class ExperimentFolder(RecordedRuns):
     def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
         """Add this session; return the changes of `instrument` (loadframe and machine) since the last session.
 
-        `measured` has the versions of the systems under test, by name. Without recorded runs, none is compared.
+        `measured` has the versions of the systems under test, by name. Without recorded runs, nothing is compared.
         BadInput if the folder has runs of another store version, service code or policy.
         """
         file = self.path / _FILE
@@ -272,9 +272,9 @@ class RunCount:
         return Design(most.seed, missing or tuple(pending))
 
     def position(self, run: PlannedRun) -> tuple[int, int]:
-        """Return the index (from 0) of an unrecorded run and the number of known runs; or of its search, and searches.
+        """Return the index (from 0) of an unrecorded run in the order of recording, and the number of known runs.
 
-        Runs are counted in the order of recording, searches in the order of the design.
+        With searches, return the index of the run's search in the order of the design, and the number of searches.
         """
         if self._experiment.kind.searches:
             searches = [self._search(first) for first in self._design.runs]

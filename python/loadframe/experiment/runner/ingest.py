@@ -57,7 +57,7 @@ def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration
     """Return the phase with another feed for its source, until the feed ends or for `duration` s.
 
     The phase must have exactly one source (ValueError otherwise). Its `stop_when` is removed. `workers` replaces the
-    number of workers; None keeps it. BadInput as `Feed.into`.
+    number of workers; None keeps it. BadInput if the feed contradicts itself, such as a wait without a port.
     """
     (name,) = phase.sources
     fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())
@@ -164,7 +164,7 @@ class IngestResult:
 
     @property
     def missing(self) -> dict[str, int]:
-        """Number of acknowledged events that the collections lack in all, under one label; empty if not counted."""
+        """Sum of acknowledged events that the collections lack, by one label for all; empty if not counted."""
         labels = {collection.missing_label for collection in self.stored}
         # The label with the most causes fits all collections.
         label = max(labels, key=MISSING_LABELS.index, default="")

@@ -29,7 +29,7 @@ class Listener:
         """Called when an announced part begins: a run, including the start of its cluster, or a phase."""
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Called when run `index` (from 0) of `runs`, over all sessions, begins; or a trial of that search."""
+        """Called when run `index` (from 0) of `runs` begins or, with searches, a trial of search `index` of `runs`."""
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
         """Called when trial `number` of a search begins at `load`; the SLO limits the percentile to `limit` s."""
@@ -44,7 +44,7 @@ class Listener:
         """Called when a phase begins; `seconds` is its length, None if unknown."""
 
     def measuring(self, measures: "OpenMeasures") -> None:
-        """Called when the load of a phase begins. Call `measures` then for a reader; it works after the end, too."""
+        """Called when a phase's load begins. `measures()`, called then, returns a reader that also works afterwards."""
 
     def progress(self, progress: "Progress") -> None:
         """Called with the progress of the current phase, a few times a second."""

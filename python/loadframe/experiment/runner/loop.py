@@ -377,7 +377,10 @@ def _find_software(
 def _check_load(
     experiment: Experiment, design: Design, stores: Mapping[Any, tuple[str, str]], listener: Listener
 ) -> None:
-    """Raise BadInput if the load is invalid for every cluster state; if only for some, their runs fail later."""
+    """Raise BadInput if the load is invalid for every cluster state; if only for some, their runs fail later.
+
+    `stores` has family and driver of each store, by kind and version.
+    """
     refusals = []
     for first, *_ in design.groups():
         spec = spec_of(experiment, first.treatment)
@@ -406,7 +409,7 @@ class _Group:
         expected: Mapping[str, float],
         count: RunCount,
     ) -> None:
-        """Take the parts of `_run_design`; `expected` has the seconds of each run, `clusters` provides the cluster."""
+        """Take what the runs need; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
         self._experiment = experiment
         self._folder = folder
         self._listener = listener
@@ -421,7 +424,8 @@ class _Group:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
 
         Runs that the kind adds for the same block and state follow on the same cluster. A run that fails is recorded as
-        failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime as `Deadline.require`.
+        failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime if a further run would end
+        too late.
         """
         self._begin(runs[0])
         cluster = self._clusters.provide(self._experiment, runs[0])
@@ -455,7 +459,7 @@ class _Group:
                 return
 
     def _begin(self, run: PlannedRun) -> None:
-        """Report that a run, or the start of its cluster, begins; for searches also the least time of all left."""
+        """Report the least time left of each search, if any, and that a run or the start of its cluster begins."""
         experiment, kind = self._experiment, self._experiment.kind
         if kind.searches and length_is_known(experiment):
             left, parts = self._count.remaining(), {}
@@ -482,7 +486,7 @@ class _Group:
 
 
 def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
-    """Return the cluster specification of a treatment; BadInput as `Experiment.cluster_spec`."""
+    """Return the cluster specification of a treatment; BadInput for an expression without a valid value."""
     arguments = experiment.cluster_spec(treatment)
     limits = {**arguments["limits"], "disk": DiskLimits(**arguments["limits"]["disk"])}
     parts = {"limits": Limits(**limits), "link": Shape(**arguments["link"])}

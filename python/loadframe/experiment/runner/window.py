@@ -59,10 +59,11 @@ class WindowControl:
         return self._end_window(seconds, soonest)
 
     def _end_warmup(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the adjustment that begins the measurement, or None while the warm-up continues.
+        """Return the adjustment that begins the measurement at second `soonest`, or None.
 
-        Also None if the warm-up has a fixed length or has reached its limit: the engine then ends it. Remembers the end
-        of the warm-up; with automatic warm-up, stores and reports the start of the steady state.
+        It begins when the queue is empty, if the phase waits for that, or else, with automatic warm-up, when the load
+        is steady; the start of the steady state is then stored and reported. None before, and where the engine itself
+        ends the warm-up: at a fixed length or at the limit. Remembers the end of the warm-up.
         """
         phase = self._phase
         if soonest >= phase.longest_warmup:

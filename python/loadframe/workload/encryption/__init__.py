@@ -173,7 +173,7 @@ class Searches:
         return {**ends, **({"boost": body["boost"]} if "boost" in body else {})}
 
     def _value(self, known: Field, value: Any) -> str:
-        """Add the variables that encrypt a value for equality, and return the placeholder. Errors as `_variable`."""
+        """Add the variables that encrypt a value for equality; return the placeholder. NotEncryptable unless scalar."""
         return self._variable(known, known.how, value, "none")
 
     def _variable(self, known: Field, how: str | Mapping[str, Any], value: Any, bound: str) -> str:

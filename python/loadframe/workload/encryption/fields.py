@@ -94,7 +94,7 @@ def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _fields(properties: Mapping[str, Any], prefix: str) -> Iterator[Field]:
     """Yield the fields of `properties` and of nested objects; `prefix` is put before their names.
 
-    NotEncryptable as for `_field`.
+    NotEncryptable for an unsupported type or parameter.
     """
     for name, mapping in properties.items():
         path = f"{prefix}{name}"
@@ -157,7 +157,7 @@ def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
 def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return the mappings of encrypted fields, also in nested objects; `prefix` is put before their names, for errors.
 
-    Keeps `index`, `doc_values` and `store`. NotEncryptable as for `_field`.
+    Keeps `index`, `doc_values` and `store`. NotEncryptable for an unsupported type or parameter.
     """
     encrypted: dict[str, Any] = {}
     for name, mapping in properties.items():

@@ -27,7 +27,8 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
     lines = iter(enumerate(text.splitlines(), start=1))
     for number, first in lines:
         pieces = [first.strip()]
-        while pieces[-1].endswith("\\"):
+        # As in Java, a comment ends with its line.
+        while pieces[-1].endswith("\\") and not pieces[0].startswith(("#", "!")):
             pieces[-1] = pieces[-1][:-1]
             pieces.append(next(lines, (0, ""))[1].strip())
         line = "".join(pieces)
@@ -245,9 +246,10 @@ class _Core:
         return self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed"
 
     def _text_length(self) -> int | list[int]:
-        """Return the characters of a field: a number, or [shortest, longest].
+        """Return the length of a field in characters: a number, or [shortest, longest] for a uniform distribution.
 
-        Adds a distribution other than constant and uniform to `left_out`. BadInput for an unknown one.
+        Other known distributions give the number `fieldlength`, and are added to `left_out`. BadInput for an unknown
+        one.
         """
         distribution = self.properties.word("fieldlengthdistribution", "constant", _LENGTHS)
         shortest = self.properties.whole("minfieldlength", 1)

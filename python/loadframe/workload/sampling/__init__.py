@@ -181,7 +181,8 @@ def _data(
 ) -> dict[str, Any]:
     """Return the sections of the workload file: collection, corpus, operations, and phases that load and query.
 
-    `definitions` are by family, and `key` is the field with the id, if any. `count` is the number of documents.
+    `definitions` are by family, and `key` is the field with the id or None. `count` is the number of documents, and
+    `stem` the name of their file without its suffix. Without `queries`, default queries are used.
     """
     collection = name_of(source.collection)
     bulk = {"collection": collection, "corpus": collection, "size": "${bulk_size}"}

@@ -81,10 +81,11 @@ def read(text: str) -> tuple[DateFormat, int] | None:
 
 
 def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
-    """Return the most frequent format of dates, and all instants as of `read`, or None unless all texts are dates.
+    """Return the most frequent format of dates, and the instant of each, or None unless all texts are dates.
 
-    `texts` must not be empty. If none is an ISO date or time, formats such as 20150131 and 31/01/2015 are tried, with
-    years from 1900 to 2100. Times mixed with dates give None.
+    Instants are in microseconds since 1970, without the zone. `texts` must not be empty. If none is an ISO date or
+    time, formats such as 20150131 and 31/01/2015 are tried, with years from 1900 to 2100. Times mixed with dates give
+    None.
     """
     parsed = [read(text) for text in texts]
     dates = [date for date in parsed if date is not None]

@@ -114,10 +114,10 @@ class Object:
             self._counts = Weighted(Counter(sum(key in entries for key in value) for value in values))
 
     def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
-        """Return an object with fields as of objects of the run, and random entries if the names are data.
+        """Return a random object with fields like those of a run's objects (`values`), and entries under random keys.
 
-        Fields follow different objects if the run has enough, so that no object has the combined values of a sampled
-        one. Fewer than 10 objects are replaced by a random run of all objects.
+        Fields follow objects at different distances from `place` if the run has enough, so that no object has the
+        combined values of a sampled one. Fewer than 10 objects are replaced by a random run of all objects.
         """
         if len(values) < _RUN // 2:
             values = run.once(("objects", id(self)), lambda: run.rng.choice(self._runs))

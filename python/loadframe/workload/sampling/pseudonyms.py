@@ -249,7 +249,8 @@ class Pseudonyms:
         """Return a new random text of the shape of `like` that was not sampled.
 
         If 50 attempts give sampled texts, the last is returned, with a letter appended if it has 4 characters or more.
-        `words` are the pseudonyms of local words, and get those of new ones. `loosely`: some shared words are new.
+        `parts`, which other texts share, get their pseudonyms; with `loosely`, half of the shared words are new.
+        `words` holds the pseudonyms of words that only this run has, and gets those of new ones.
         """
         for attempt in range(_ATTEMPTS):
             is_loose = loosely or attempt >= _STRICT_ATTEMPTS
@@ -261,7 +262,7 @@ class Pseudonyms:
     def _composed(self, like: str, parts: "Parts", words: dict[str, str] | None, *, loosely: bool) -> str:
         """Return a random text of the shape of `like`; shared words and the shared beginning become their pseudonyms.
 
-        Parameters as of `fresh`.
+        For `parts`, `words` and `loosely`, see `fresh`.
         """
         if is_ipv4(like) or _UUID.fullmatch(like):
             return self._shaped(like)
@@ -282,9 +283,9 @@ class Pseudonyms:
         return (self.word(begin) if begin else "") + rest.replace("@", "-")
 
     def unused(self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None) -> str:
-        """Return a new text as of `fresh` that this function did not return before, and record it.
+        """Return a random text of the shape of `like` that was neither sampled nor returned here before; record it.
 
-        If 50 attempts fail, as for short texts, it repeats one.
+        If 50 attempts fail, as for short texts, it repeats one. For `parts` and `words`, see `fresh`.
         """
         for attempt in range(_ATTEMPTS):
             text = self.fresh(like, parts, words, loosely=attempt >= _STRICT_ATTEMPTS)

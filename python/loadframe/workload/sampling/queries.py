@@ -118,7 +118,7 @@ _FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
     """Return the queries of a file, most frequent first, and its parts that were left out. BadInput without queries.
 
-    `collection` is the collection's name in the workload. Values are replaced by those of `profile`. Left out are lines
+    `collection` is its name in the queries. Values are replaced by the pseudonyms of `profile`. Left out are lines
     without a query, queries of other stores than the most frequent one, and the rarest queries.
     """
     text = text_of(path, _LARGEST_LOG)
@@ -271,7 +271,7 @@ class _Values:
         return inner in _SUBFIELDS and outer in self._fields
 
     def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
-        """Return the replacement of a text; fields, dates, words of the language and values of kept fields stay.
+        """Return the pseudonym of a text; fields, dates, words of the language and values of kept fields stay.
 
         `key` is the field or key above the text. With `is_data`, quantities are replaced, and sampled values even if
         they are words of the language.
@@ -345,12 +345,15 @@ class _Values:
 
 
 def _search(body: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
-    """Return the operation of a search body with replaced values, and with the request cache off."""
+    """Return the workload's operation for a search body, with values replaced by pseudonyms and without a cache."""
     return {"search": {"collection": name_of(collection), "request_cache": False, "body": literal(values.of(body))}}
 
 
 def _mongo(command: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
-    """Return the operation of a find or aggregate command with replaced values; omits options that are empty or 0."""
+    """Return the workload's operation for a find or aggregate command, with values replaced by pseudonyms.
+
+    Of find, it keeps filter, sort, projection, limit and skip if they are not empty or 0; of aggregate, the pipeline.
+    """
     if "aggregate" in command:
         pipeline = literal(values.of(command.get("pipeline", [])))
         return {"aggregate": {"collection": name_of(collection), "pipeline": pipeline}}
@@ -360,7 +363,7 @@ def _mongo(command: dict[str, Any], collection: str, values: _Values) -> dict[st
 
 
 def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
-    """Return the operation of a SELECT with replaced literals, and with the workload's name of the table."""
+    """Return the workload's operation for a SELECT, with literals replaced by pseudonyms and the table renamed."""
 
     def replaced(match: re.Match[str]) -> str:
         """Return a token of the statement, with its value replaced if it is a name, number or text."""

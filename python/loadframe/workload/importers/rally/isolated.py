@@ -72,7 +72,7 @@ def locate(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits
 def registered(file: Path) -> dict[str, list[str]]:
     """Return the names that a track's code registers, by kind, from a separate process; see `code.registered`.
 
-    The code is parsed, not run. BadInput as `code.registered` and if a default limit is exceeded.
+    The code is parsed, not run. BadInput if the file cannot be read, or parsing exceeds a default limit.
     """
     request = {"job": "registered", "path": str(file)}
     names: dict[str, list[str]] = _run_isolated(request, file, "parsing the file needs", "shorten it", DEFAULT)
@@ -136,19 +136,20 @@ def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, l
 
 
 def _out_of_memory(what: str, limits: Limits, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job that exceeds the memory limit; arguments as of `_run_isolated`."""
+    """Return the error for a job that exceeds the memory limit; `what` begins the message: `the code needs`."""
     return _exceeded(what, f"{limits.memory >> 20} MiB of memory", "--memory-limit", path, remedy)
 
 
 def _too_much(what: str, path: Path, remedy: str) -> BadInput:
-    """Return the error for a job whose result is too large; arguments as of `_run_isolated`."""
+    """Return the error for a job whose result is too large; `what` begins the message: `the code needs`."""
     return BadInput(f"{what} more than {ANSWER >> 20} MiB for the result", where=str(path), remedy=remedy)
 
 
 def _exceeded(what: str, bound: str, option: str, path: Path, remedy: str) -> BadInput:
     """Return the error for a job that exceeds a limit, which `option` raises.
 
-    `bound` is the limit in words, such as `512 MiB of memory`; `what`, `path` and `remedy` are as of `_run_isolated`.
+    `what` begins the message, such as `the code needs`, and `bound` is the limit, such as `512 MiB of memory`. `path`
+    is the track's file; `remedy` is the alternative to a higher limit.
     """
     return BadInput(f"{what} more than {bound}", where=str(path), remedy=f"raise the limit with {option}, or {remedy}")
 

@@ -358,7 +358,7 @@ class Schedule:
         self._add("-".join(names)[:60], tasks, {**end, **self._warmup(tasks), "streams": streams})
 
     def _completing(self, names: list[str], tasks: list[Task], completed_by: Any) -> str | None:
-        """Return the name of the stream that ends parallel tasks: that of the task `completed_by`; None without it.
+        """Return the name of the stream of the task `completed_by`, which ends parallel tasks; None without that task.
 
         Of a task with several files, it is the stream of the largest file; report that, and the additional clients and
         rate. `names` are the streams of the `tasks`.

@@ -475,7 +475,7 @@ class TrackConversion:
         self.made.setdefault(kind, set()).add(name)
 
     def has_made(self, kind: str, name: str) -> bool:
-        """Return whether an earlier operation creates an object; arguments as of `note`."""
+        """Return whether an earlier operation creates the object `name` of a kind, such as `index`; see `note`."""
         return name in self.made.get(kind, ())
 
     def leave_out(self, name: str, what: str) -> None:
