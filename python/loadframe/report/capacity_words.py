@@ -81,8 +81,8 @@ def counts_documents(capacity: Capacity) -> bool:
 def invalid_trials(capacities: Capacities) -> list[str]:
     """Return lines on the invalid trials; an empty list if all are valid.
 
-    The first line has their number among all trials. Two lines with name and reasons of the first two follow, then one
-    line that names the others.
+    The first line has their number among all trials. The next lines have name and reasons of the first two, and the
+    last line names the others, if any.
     """
     invalid = capacities.invalid
     if not invalid:
@@ -214,7 +214,7 @@ def _amount(capacity: Capacity, level: float) -> str:
 def _basis(capacity: Capacity) -> str:
     """Return the caveats to append to the figure of a capacity; empty without any.
 
-    They are a bracket from one search, searches that found no level that meets the SLO, and those of `_without_answer`.
+    They are a bracket from one search, searches that found no level that meets the SLO, and searches without an answer.
     """
     words = " by one search: a bracket, not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)

@@ -33,7 +33,7 @@ def lead(curves: PhaseCurves) -> str:
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
     if nodes is None:
-        return _offered(curves) if curves.offered else _over_clients(curves)
+        return _offered(curves) if curves.any_offered else _over_clients(curves)
     if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
         return sentence(nodes.fit, unit)
     first, last = curves.speedups[0], curves.speedups[-1]

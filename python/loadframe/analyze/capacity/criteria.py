@@ -154,7 +154,10 @@ class LimitedFigures:
 
     @property
     def counts(self) -> tuple[ErrorCount, ...]:
-        """The failed and due requests of each operation, named unless it is the only one of the general limit."""
+        """The failed and due requests of each operation in each phase.
+
+        Each has the operation's name, unless the general limit covers only one operation.
+        """
         several = len({it.operation for it in self.failures}) > 1
         return tuple(
             ErrorCount(self.name or (it.operation if several else None), it.failed, it.due, self.slo.errors)
@@ -352,7 +355,8 @@ def _failures(operation: str, entry: OperationFigures, saturated: bool) -> Failu
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
     """Return an operation's percentile of response times with its bounds, or None without requests.
 
-    `place` is its phase and name.
+    `place` is its phase and name. If the verdict makes the percentile unknown, it is returned without bounds: `judge`
+    calls such a run invalid.
     """
     latency = _latency(entry, slo)
     value = latency.at(slo.percentile) if latency else None
