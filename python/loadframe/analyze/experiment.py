@@ -337,7 +337,7 @@ class RecordedExperiment:
     attempts: tuple[RecordedRun, ...] = ()
 
     def counts(self, run: RecordedRun) -> bool:
-        """Return whether figures include a run: it is valid and the store is not to blame for a fault.
+        """Return whether figures include a run: it is valid and has no fault of the store.
 
         Kinds with `takes_faults` (scale, compare, elastic) also include faults of the store. Settings experiments
         include every run that `survived`. Elastic experiments also need throughputs that are known within 5 %

@@ -324,7 +324,7 @@ def demand_text(asked: Mapping[str, Any] | float, over: str = RATE) -> tuple[flo
 def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
     """Return the analysis as a JSON document; times in s, rates in requests/s, or in users if the search varies these.
 
-    `demands` are the answers with their sentences.
+    `demands` are the answers to demands, each with its sentence.
     """
     return {
         "experiment": capacities.folder.description["experiment"],

@@ -113,15 +113,15 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
     return any(len(treatment.points) > 1 for treatment in treatments)
 
 
-def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
+def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
     """Return a sentence: why a ratio lacks a finite interval.
 
     If any treatment is repeated, the generator's limits are the cause; otherwise, the unknown variance between runs.
-    `none` is the subject of the latter sentence.
+    `subject` begins the latter sentence.
     """
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
-    return f"{none} has two valid runs, so the variance between runs is unknown."
+    return f"{subject} has two valid runs, so the variance between runs is unknown."
 
 
 def _at(treatments: Sequence[Treatment]) -> str:

@@ -147,7 +147,7 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
 
 
 def _stored_remark(row: EventsOfRun, rows: Sequence[EventsOfRun]) -> str:
-    """Write the collection of a row if `rows` have several collections, and that its run is not valid if so."""
+    """Write the collection of a row if `rows` have several, and `not valid` if its run is not usable."""
     several = len({other.stored.collection for other in rows}) > 1
     return ", ".join([*[row.stored.collection] * several, *["not valid"] * (not row.usable)])
 
@@ -435,7 +435,7 @@ def at_load(load: Mapping[str, Any], words: str) -> str:
 
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
-    """Return sentences on the treatment with the lowest cost per million within the SLO, and the answer behind them.
+    """Return sentences on the treatment with the lowest cost per million within the SLO, and the same as data.
 
     Only treatments without failures count. Without an SLO, all these treatments count.
     """

@@ -175,7 +175,7 @@ class LimitedFigures:
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
-        """Yield a clause for each limit that the figures, or the given ends of their bounds, miss.
+        """Yield a clause for each limit that the figures (`value`), or the `end` of their bounds, miss.
 
         Users that still wait at the end have a clause if their share of all users reaches the limit for errors.
         """
@@ -316,8 +316,8 @@ def _figures(
 ) -> LimitedFigures:
     """Return the worst response time and the failures of each of some operations, to compare with the limits of `slo`.
 
-    `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. `users` is the
-    number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
+    `places` are pairs of phase and operation. `name` is the operation if it has separate limits, else None. `users` is
+    the number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
     unanswered requests count as failures; if the generator was saturated, only as possible ones.
     """
     operations = [run.operations(phase)[operation] for phase, operation in places]

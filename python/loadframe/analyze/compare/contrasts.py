@@ -173,7 +173,7 @@ class Contrast:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether failures prevent a claim: the interval includes 1 if its ends in favor of their sides are open."""
+        """Whether failures prevent a claim: the interval includes 1 if failed sides may be worse by any factor."""
         ratio = self._opened(self.with_failures)
         return any(self.with_failures) and ratio.low < 1 < ratio.high
 
@@ -188,7 +188,7 @@ class Contrast:
         return self._opened(self.of_survivors)
 
     def _opened(self, sides: tuple[bool, bool]) -> Estimate:
-        """Return the ratio with the ends open in favor of the marked sides, the baseline and the group."""
+        """Return the ratio with the ends open toward worse values of the marked sides (baseline, group)."""
         ratio, (baseline, group) = self.estimate.ratio, sides
         low, high = (group, baseline) if self.measure.better == "higher" else (baseline, group)
         return Estimate(ratio.value, 0.0 if low else ratio.low, inf if high else ratio.high)
