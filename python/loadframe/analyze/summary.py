@@ -6,6 +6,7 @@
 import functools
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -434,14 +435,18 @@ def _kernel_times(
 
 
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
-    """Return the ten most frequent messages of an operation's measured failures, the most frequent first."""
-    messages = [
-        FailureMessage(error["class"], _printable(error["message"]), error["count"], error.get("status"))
-        for entry in entries
-        for error in entry.get("errors", ())
-        if error.get("measured") and error.get("count")
-    ]
-    return tuple(sorted(messages, key=lambda message: -message.count)[:_MESSAGES])
+    """Return the ten most frequent messages of an operation's measured failures, the most frequent first.
+
+    Messages of several streams that differ only in numbers are one: the first, with the sum of the counts.
+    """
+    alike: dict[tuple[Any, ...], FailureMessage] = {}
+    for error in (error for entry in entries for error in entry.get("errors", ())):
+        if error.get("measured") and error.get("count"):
+            of, text, count, status = error["class"], error["message"], error["count"], error.get("status")
+            key = (of, status, *filter(None, re.split("[0-9]+", text)))
+            first = alike.setdefault(key, FailureMessage(of, _printable(text), 0, status))
+            alike[key] = replace(first, count=first.count + count)
+    return tuple(sorted(alike.values(), key=lambda message: -message.count)[:_MESSAGES])
 
 
 def _printable(text: str) -> str:

@@ -119,8 +119,9 @@ class Search:
 class ErrorsOpen:
     """An error limit that the trials at the sustained rates meet on average without proving it.
 
-    `high` is the one-sided 95 % limit of the share. `needed` is the number of requests that would show a share below
-    `limit` at the same failure rate; None if there are enough and the trials differ too much.
+    `high` is the one-sided 95 % limit of the share; 1 if only one trial had such requests. `needed` is the number of
+    requests that would show a share below `limit` at the same failure rate; None if there are enough and the trials
+    differ too much.
     """
 
     operation: str | None
@@ -189,12 +190,12 @@ class Capacity:
             if share.high >= limit:
                 few = proportion(failed, due, ONE_SIDED).high >= limit
                 needed = requests_needed(failed / due, limit) if few else None
-                left.append(ErrorsOpen(operation, failed, due, share.high, limit, needed))
+                left.append(ErrorsOpen(operation, failed, due, min(share.high, 1.0), limit, needed))
         return tuple(left)
 
     @property
     def order(self) -> OrderEffect | None:
-        """The growth of response times from trial to trial; None if too few trials repeat a rate."""
+        """The growth of response times from trial to trial at equal rates; None if too few trials repeat a rate."""
         rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
         for place, made in enumerate(self.searches):
             for number, attempt in enumerate(made.attempts):
