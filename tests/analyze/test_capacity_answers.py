@@ -93,6 +93,7 @@ def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_numbe
     (apart,) = capacity(0, 0, 18, due=9000).errors_open
     assert apart.needed is None
     assert "The trials differ: add repetitions." in sentence(capacity(0, 0, 18, due=9000))
+    assert "The error share may be up to 100.00 %" in sentence(capacity(0))
 
 
 def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():

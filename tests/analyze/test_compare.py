@@ -46,6 +46,12 @@ def test_a_slower_version_is_worse_in_throughput_and_response_times(results):
     assert throughput.raw_p < throughput.p < 1e-6
 
 
+def test_the_working_folder_and_its_parent_have_their_names_as_labels(results, monkeypatch):
+    monkeypatch.chdir(results / "old")
+    groups = read_groups([".", "../same", "../slow/r0/.."])
+    assert [group.label for group in groups] == ["old", "same", "slow"]
+
+
 def test_an_equal_version_is_not_claimed_to_differ(results):
     assert not {"better", "worse"} & {contrast.outcome for contrast in between(results, "old", "same").contrasts}
 

@@ -520,7 +520,7 @@ def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
     truth = Truth(rate=50.0, noise=0.01, seconds=2)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4), clients=(8,), factors={"nodes": [1, 2, 4]})
     (curves,) = read_sweep(path).curves
-    assert curves.offered
+    assert curves.any_offered
     assert (curves.over_nodes, curves.speedups) == (None, ())
     assert curves.best[0].response_p99 > curves.best[-1].response_p99
     words = scale_words.lead(curves)
@@ -620,7 +620,7 @@ def test_an_open_load_that_was_not_achieved_measures_the_throughput(tmp_path):
         (curves,) = read_sweep(path).curves
         if number == 0:
             assert "; in at least one run it was not achieved at 1 node (" in scale_words.lead(curves)
-    assert not curves.offered
+    assert not curves.any_offered
     assert scale_words.lead(curves).startswith("Throughput ")
 
 

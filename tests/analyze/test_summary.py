@@ -13,6 +13,7 @@ from loadframe.analyze.summary import first_failure, summarize, throughput_by_se
 from loadframe.analyze.verdict.self_monitor import achieved_share, done_in_window
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
+from loadframe.record.schema.figures import FailureMessage
 from loadframe.record.schema.summary import whole_seconds
 from loadframe.report.labels import ended_early_texts, with_failures
 from loopback_server import Handler, LoopbackServer
@@ -314,3 +315,17 @@ def test_a_phase_without_operations_has_no_set_up_times(tmp_path):
     (phase,) = empty.phases
     assert phase.operations == {}
     assert phase.setup.count == 0
+
+
+def test_the_same_failure_in_two_streams_is_one_message(tmp_path):
+    short = FEW | {"stop": {"duration": 0.5}}
+    run, (outcome,) = record(tmp_path, plan("p", short, short))
+    failed = {"class": "client", "measured": True, "status": 401}
+    counts = {"s0": 2, "s1": 30}
+    operations = [
+        entry | {"errors": [failed | {"message": f"token {count} expired", "count": count}]}
+        for entry in outcome["operations"]
+        for count in (counts[entry["stream"]],)
+    ]
+    judged = summarize(run.series, run.histograms, [outcome | {"operations": operations}], run.telemetry, (), None)
+    assert judged.phases[0].operations["a"].messages == (FailureMessage("client", "token 2 expired", 32, 401),)

@@ -51,6 +51,14 @@ def test_runs_that_are_not_sound_and_stores_that_are_no_services_do_not_count():
     assert tiers([spoilt, run("b", 1, 0.02, 0.01, family="elasticsearch")], "week").waiting == ()
 
 
+def test_first_executions_and_the_age_of_data_are_no_tiers():
+    made = run("a", 1, 0.02, 0.01)
+    (of_phase,) = made.run.summary.phases
+    (store,) = of_phase.operations["walk"].parts.values()
+    of_phase.operations["walk"].parts.update(dict.fromkeys(("first", "again", "age"), store))
+    assert [row.part for row in tiers([made], "week").waiting] == ["store"]
+
+
 def test_runs_with_different_numbers_of_clients_are_not_mixed():
     runs = [run("a", 1, 0.02, 0.01, clients=1), run("b", 1, 0.2, 0.18, clients=8)]
     few, many = tiers(runs, "week").waiting

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +34,12 @@ def test_a_run_can_be_read_where_it_was_moved_to(folder, tmp_path):
     assert run.summary.as_dict() == summary(), "the model has every key of a summary"
     assert run.series.num_rows == 3
     assert run.events[0]["kind"] == "started"
+
+
+def test_a_run_in_the_working_folder_has_the_name_of_that_folder(folder, monkeypatch):
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder)
+    assert Run(Path()).path.name == Run(Path("below/..")).path.name == "r1"
 
 
 def test_folders_without_a_run_are_bad_input(tmp_path):

@@ -164,7 +164,7 @@ def cost(
 
     `treatment` selects the price of a node; KeyError or ValueError if it has no level with a price. Costs are in the
     currency of `prices`; their interval follows from the interval of `rate`. At a rate of 0, a million requests cost
-    infinitely much. `by_one_search`, which is only passed on: `rate` is from a single search for the capacity.
+    infinitely much. `by_one_search` is only stored in the result: whether `rate` is from a single capacity search.
     """
     hourly = prices.hourly(nodes, treatment)
 

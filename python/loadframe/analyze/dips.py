@@ -284,7 +284,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Overlap:
-    """The share of the deficit in an activity's seconds, the share of these seconds in all, and the p of this."""
+    """The share of the deficit in an activity's seconds, the share of these seconds in all, and the overlap's p."""
 
     lost: float
     seconds: float

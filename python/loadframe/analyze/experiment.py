@@ -255,9 +255,10 @@ class RecordedRun:
         return {(entry.phase, entry.figure, entry.operation): entry for entry in recorded}
 
     def _evidence(self, phase: PhaseSummary) -> Evidence:
-        """Return the input for judging a phase's figures, for a run that did not record their quality.
+        """Return the input for judging a phase's figures, with the verdict's reasons as this version reads them.
 
-        AssertionError for a missing run.
+        For figures without a recorded quality, or with one that rests on other reasons. AssertionError if the run is
+        missing.
         """
         assert self.run is not None
         codes = codes_about(self.reasons, phase.name, [entry.name for entry in self.run.summary.phases])
@@ -336,7 +337,7 @@ class RecordedExperiment:
     attempts: tuple[RecordedRun, ...] = ()
 
     def counts(self, run: RecordedRun) -> bool:
-        """Return whether figures include a run: it is valid and the store is not to blame for a fault.
+        """Return whether figures include a run: it is valid and has no fault of the store.
 
         Kinds with `takes_faults` (scale, compare, elastic) also include faults of the store. Settings experiments
         include every run that `survived`. Elastic experiments also need throughputs that are known within 5 %
@@ -436,7 +437,7 @@ def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
 def validity(run: Run) -> bool | None:
     """Return whether a run is done with at least one good or bounded figure; None if it was not judged.
 
-    Summaries of earlier versions record as valid only runs without any reason.
+    The recorded validity is not used: earlier versions recorded runs with any reason as invalid.
     """
     return None if run.summary.verdict is None else RecordedRun(run.path.name, None, {}, run).sound
 

@@ -336,7 +336,7 @@ def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
 
 
 def identity_of_run(run: RecordedRun) -> Hashable:
-    """Return what only copies of a run have in common: start, series and all results, or None without a known start."""
+    """Return a key that only copies of a run share: its start, series and all results; None without a known start."""
     if run.run is None or not started(run):
         return None
     return started(run), series_of_run(run), repr(run.run.summary)
@@ -414,8 +414,8 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    A session's value is the median of its runs. Series of maxima have only runs of a similar length: as the run of
-    median duration in `like`, else as the newest run.
+    A session's value is the median of its runs. Series of maxima have only runs with a length similar to that of the
+    run of median duration in `like`, or without any in `like`, to that of the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):

@@ -36,6 +36,7 @@ from loadframe.analyze.history import (
 )
 from loadframe.analyze.sessions import reference_times, sessions_of, started
 from loadframe.base.errors import BadInput
+from loadframe.base.folders import named_path
 from loadframe.base.units import short_names
 from loadframe.record.gate_log import (
     GATE_LOG,
@@ -179,7 +180,7 @@ def _newest_gates(gates: Iterable[GateRecord]) -> tuple[GateRecord, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change point of a measure, and its first point. `title`: of its line."""
+    """A change point of a measure: `point` is the first one with the new level. `title` is the title of its line."""
 
     title: str
     measure: Measure
@@ -274,7 +275,7 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
 
     Points have valid runs only. `kinds` are the kinds of measures, such as `throughput` and `p99`.
     """
-    skipped: list[tuple[str, str]] = []
+    folder, skipped = named_path(folder), list[tuple[str, str]]()
     by_folder = list(_readable(folder, skipped))
     if not by_folder:
         named = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
@@ -392,7 +393,7 @@ def _points(
 ) -> tuple[tuple[Point, ...], int]:
     """Return the points in time order, and the number of runs without a known start, which are left out.
 
-    `folders` has the name of each run's folder by the run's `id()`, `copied` the copies as from `_copied`. A gate of
+    `folders` has the name of each run's folder by the run's `id()`, `copied` is the result of `_copied`. A gate of
     copies belongs to the point of the first runs.
     """
     by_folder: dict[tuple[int, str], list[RecordedRun]] = {}
@@ -476,7 +477,7 @@ def _lines(points: Sequence[Point], series: Sequence[_Titled]) -> tuple[Line, ..
 
 
 def _left_out(points: Sequence[Point], series: Sequence[_Titled]) -> list[Finding]:
-    """Return a warning for each reason why series lack points, and each set of these points."""
+    """Return warnings about points that series lack: one for all series that lack the same points for one reason."""
     lacking: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for it in series:
         name = ", ".join(filter(None, (it.row.measure.name, it.title)))

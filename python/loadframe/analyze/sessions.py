@@ -130,7 +130,7 @@ def _sittings(runs: Sequence[RecordedRun]) -> list[int | None]:
 
 
 def block_of(run: RecordedRun) -> Hashable:
-    """Return an identifier of the run's block, unique to its experiment's folder, or None without a block."""
+    """Return an identifier of the run's block that no other experiment's folder has; None without a block."""
     if run.block is None or run.run is None:
         return None
     return run.run.path.parent, run.block

@@ -6,6 +6,7 @@
 import functools
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.analyze.verdict.rules import UNREAD_LIMIT
 from loadframe.analyze.verdict.self_monitor import (
-    both,
     combine,
     generator_figures,
     machine_figures,
@@ -28,6 +28,7 @@ from loadframe.analyze.verdict.self_monitor import (
     other_programs,
     rank_figures,
     reader_share,
+    smaller_share,
     unread_share,
 )
 from loadframe.analyze.verdict.trends import growth
@@ -186,7 +187,7 @@ def summarize(
     - `failure`: the generator's failure, if it had one.
     - `stored`: the store's counts of the events of sources.
     - `failures`: failures of the store that its responses do not show.
-    - `not_judged`: what the verdict cannot judge, and why.
+    - `not_judged`: texts that say which rules cannot be checked, and why.
 
     Preparing phases are judged only if nothing else was measured.
     """
@@ -201,7 +202,7 @@ def summarize(
         # The verdict counts operations, not their parts.
         rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.single), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
-        figures = replace(figures, achieved=both(figures.achieved, offered_share(outcome, of_phase)))
+        figures = replace(figures, achieved=smaller_share(figures.achieved, offered_share(outcome, of_phase)))
         (prepares if phase.prepares else judged).append(
             JudgedPhase(
                 phase,
@@ -367,8 +368,8 @@ NO_SPILL = "cannot spill events"
 def _was_full(counts: Mapping[str, Any]) -> bool | None:
     """Return whether reading may have paused because the queue was full; None if its size was not recorded.
 
-    The engine records the most bytes in memory and on disk. A spill refuses events before it is full, by the size of
-    one read: the half leaves room for any. A spill that took no event, or failed, does not relieve the buffer.
+    The engine records the most bytes in memory and on disk. A spill refuses a read that does not fit, so it counts as
+    full from more than half of its size on. A spill that took no event, or failed, does not relieve the buffer.
     """
     if "buffer" not in counts:
         return None
@@ -434,14 +435,18 @@ def _kernel_times(
 
 
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
-    """Return the ten most frequent messages of an operation's measured failures, the most frequent first."""
-    messages = [
-        FailureMessage(error["class"], _printable(error["message"]), error["count"], error.get("status"))
-        for entry in entries
-        for error in entry.get("errors", ())
-        if error.get("measured") and error.get("count")
-    ]
-    return tuple(sorted(messages, key=lambda message: -message.count)[:_MESSAGES])
+    """Return the ten most frequent messages of an operation's measured failures, the most frequent first.
+
+    Messages of several streams that differ only in numbers are one: the first, with the sum of the counts.
+    """
+    alike: dict[tuple[Any, ...], FailureMessage] = {}
+    for error in (error for entry in entries for error in entry.get("errors", ())):
+        if error.get("measured") and error.get("count"):
+            of, text, count, status = error["class"], error["message"], error["count"], error.get("status")
+            key = (of, status, *filter(None, re.split("[0-9]+", text)))
+            first = alike.setdefault(key, FailureMessage(of, _printable(text), 0, status))
+            alike[key] = replace(first, count=first.count + count)
+    return tuple(sorted(alike.values(), key=lambda message: -message.count)[:_MESSAGES])
 
 
 def _printable(text: str) -> str:

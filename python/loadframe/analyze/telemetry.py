@@ -156,8 +156,8 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
 def by_machine(run: RecordedRun, phase: str, metric: str, *, of_nodes: bool = False) -> dict[str, list[float]]:
     """Return the samples of a metric of machines in the measured window, by the machine in words.
 
-    These are the load generator's machine and other machines with nodes. It is `the machine` if all nodes run on it.
-    `of_nodes` leaves it out if all nodes run on other machines.
+    These are the load generator's machine and other machines with nodes. The generator's is called `the machine` if all
+    nodes run on it. `of_nodes` leaves it out if all nodes run on other machines.
     """
     store = run.manifest.store
     without = {machine["name"] for machine in store.machines if not machine.get("nodes", True)}

@@ -141,6 +141,11 @@ def reachable(path: Path, user: int) -> bool:
     return True
 
 
+def named_path(path: Path) -> Path:
+    """Return a path whose last part is the name of its folder: `.`, `..` and paths that end in `..` are resolved."""
+    return path.resolve() if path.name in ("", "..") else path
+
+
 def require_utf8(path: Path) -> None:
     """Raise BadInput for a path in another encoding than UTF-8, which the library for Parquet files refuses."""
     try:

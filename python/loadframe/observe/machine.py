@@ -164,7 +164,7 @@ class HostSampler:
         yield from self._processors()
         yield Sample(_MACHINE_SOURCE, "load.1m", float((self._proc / "loadavg").read_text().split()[0]))
         yield Sample(_MACHINE_SOURCE, "memory.available", self._available())
-        carrying = {name: counts for name, counts in self._carried_by().items() if any(counts)}
+        carrying = {name: counts for name, counts in self._interface_bytes().items() if any(counts)}
         interfaces = {name: counts for name, counts in carrying.items() if not self._of_nodes(name)}
         totals = of_machine(self._proc) | _networks(interfaces) | self._disks()
         yield from self._rates.of(_MACHINE_SOURCE, now, totals)
@@ -190,7 +190,7 @@ class HostSampler:
                 return 1024.0 * int(line.split()[1])
         return 0.0
 
-    def _carried_by(self) -> dict[str, Carried]:
+    def _interface_bytes(self) -> dict[str, Carried]:
         """Return interface name -> total (received, sent) bytes, loopback included, from /proc/net/dev (proc(5))."""
         rows = (line.partition(":") for line in (self._proc / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}

@@ -69,9 +69,9 @@ class Rates:
     def of(self, source: str, now: float, totals: Mapping[str, float], *, dips: int = 0) -> Iterator[Sample]:
         """Yield the growth per second of each counter in `totals` (metric -> value) since the last call for `source`.
 
-        Nothing for a counter's first value and after a reset. `now` is in s. A lower value counts as a reset
-        only after `dips` calls with lower values in a row; until then, it is ignored, and the next rate covers the time
-        since the value before it.
+        Nothing for a counter's first value and after a reset. `now` is in s. A lower value counts as a reset only after
+        `dips` calls with lower values in a row; until then, it is ignored, and the next rate covers the time since the
+        value before it.
         """
         last = self._last.setdefault(source, {})
         for metric, total in totals.items():

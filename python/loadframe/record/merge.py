@@ -154,7 +154,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
             # Older versions do not have this column.
             absent = {_UNSEEN} - _header(path)
             types = {name: type_ for name, type_ in SERIES_TYPES.items() if name not in absent}
-            for batch in _merge_batches(path, types):
+            for batch in _csv_batches(path, types):
                 columns = {name: batch.column(name) for name in batch.schema.names}
                 columns |= {name: pa.nulls(batch.num_rows, SERIES_TYPES[name]) for name in absent}
                 columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
@@ -195,7 +195,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     if _SPINNING not in _header(path):
         del types[_SPINNING]
     metrics = [field.name for field in GENERATOR if field.name in types]
-    for batch in _merge_batches(path, types):
+    for batch in _csv_batches(path, types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
             # The engine numbers the participating ranks from 0.
@@ -207,7 +207,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
         source = pc.binary_join_element_wise("generator", worker, ":")
         for name in metrics:
             yield _telemetry(phase, batch.column("second"), source, name, batch.column(name), machine)
-    for batch in _merge_batches(phase.folder / "workers.csv", _WORKERS_TYPES):
+    for batch in _csv_batches(phase.folder / "workers.csv", _WORKERS_TYPES):
         source, nowhere = pa.array(["workers"] * batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.string())
         for field in WORKERS:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), nowhere)
@@ -222,7 +222,7 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     path = phase.folder / "nodes.csv"
     types = _NODES_TYPES | {name: kind for name, kind in _NODES_LATER.items() if name in _header(path)}
     metrics = [field.name for field in TARGETS if field.name in types]
-    rows = pa.Table.from_batches(_merge_batches(path, types), pa.schema(list(types.items())))
+    rows = pa.Table.from_batches(_csv_batches(path, types), pa.schema(list(types.items())))
     # Operations have rows for each stream and segment; sum them by host.
     sums = rows.group_by(["node", "second"], use_threads=False).aggregate([(metric, "sum") for metric in metrics])
     hosts = _hosts(phase)
@@ -266,8 +266,8 @@ def _copy_intervals(source: Path, log: TextIO) -> None:
             log.write(line)
 
 
-def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Yield a CSV file in batches with these column types; nothing if the file does not exist.
+def _csv_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a CSV file in batches, only the columns of `types`; nothing if the file does not exist.
 
     LoadframeError if the file cannot be read.
     """

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput
-from loadframe.base.folders import ends_mid_line, require_utf8
+from loadframe.base.folders import ends_mid_line, named_path, require_utf8
 from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 from loadframe.record.schema.figures import Figures, Latency
@@ -50,7 +50,7 @@ class Recordings:
     """Recorded data of a run, without manifest and summary. Each file is read once, on first access."""
 
     def __init__(self, path: Path):
-        self.path = Path(path)
+        self.path = named_path(Path(path))
 
     @cached_property
     def series(self) -> pa.Table:

@@ -106,9 +106,9 @@ def _mask(text: str, secret: str) -> str:
 
 
 def _under(key: str, value: Any) -> Any:
-    """Return the value of a key as `plain` does, or `***` if the key names a secret.
+    """Return the value of a key, with secrets in it masked; `***` instead if the key names a secret.
 
-    None and mappings are not masked under such a key; mappings are searched.
+    Under such a key, None is not masked, and mappings are searched.
     """
     if not is_secret(key) or value is None or isinstance(value, Mapping):
         return plain(value)
@@ -116,7 +116,7 @@ def _under(key: str, value: Any) -> Any:
 
 
 def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """Yield list elements as `plain` does; an element after an option that names a secret becomes `***`."""
+    """Yield list elements with secrets in them masked; an element after an option that names a secret is `***`."""
     hide = False
     for value in values:
         yield HIDDEN if hide else plain(value)

@@ -175,8 +175,8 @@ class RunWriter:
     def adopt(cls, wreck: Wreck) -> Iterator[Self]:
         """Yield a writer that takes over the run of a dead process; leaving without `finish` deletes the run.
 
-        Renames and repairs the run's folder. Its telemetry so far is lost. FileNotFoundError if another process has
-        taken it over.
+        Renames and repairs the run's folder. Its telemetry so far is lost. Its clock is unknown: `elapsed` fails, and
+        events need a `time`. FileNotFoundError if another process has taken the run over.
         """
         writer = cls(wreck.parent, wreck.run_id)
         try:

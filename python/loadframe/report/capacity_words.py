@@ -81,8 +81,8 @@ def counts_documents(capacity: Capacity) -> bool:
 def invalid_trials(capacities: Capacities) -> list[str]:
     """Return lines on the invalid trials; an empty list if all are valid.
 
-    The first line has their number among all trials. Two lines with name and reasons of the first two follow, then one
-    line that names the others.
+    The first line has their number among all trials. The next lines have name and reasons of the first two, and the
+    last line names the others, if any.
     """
     invalid = capacities.invalid
     if not invalid:
@@ -214,7 +214,7 @@ def _amount(capacity: Capacity, level: float) -> str:
 def _basis(capacity: Capacity) -> str:
     """Return the caveats to append to the figure of a capacity; empty without any.
 
-    They are a bracket from one search, searches that found no level that meets the SLO, and those of `_without_answer`.
+    They are a bracket from one search, searches that found no level that meets the SLO, and searches without an answer.
     """
     words = " by one search: a bracket, not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)
@@ -324,7 +324,7 @@ def demand_text(asked: Mapping[str, Any] | float, over: str = RATE) -> tuple[flo
 def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
     """Return the analysis as a JSON document; times in s, rates in requests/s, or in users if the search varies these.
 
-    `demands` are the answers with their sentences.
+    `demands` are the answers to demands, each with its sentence.
     """
     return {
         "experiment": capacities.folder.description["experiment"],

@@ -89,8 +89,7 @@ def name(contrast: Contrast) -> str:
 def ratio_text(contrast: Contrast) -> str:
     """Write a contrast's ratio, group over baseline, with its 95 % interval: `1.1 [1.05, 1.16]`.
 
-    An end that is not known is `unknown`; without an interval, the text may end with `[generator limit]` or
-    `[store failures]`.
+    An unknown end is `unknown`. Without an interval, the text may end with `[generator limit]` or `[store failures]`.
     """
     ratio = contrast.ratio
     if not ratio.is_finite and ratio.low <= 0:
@@ -134,9 +133,9 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
 
 
 def open_reason(contrast: Contrast, least: float) -> str:
-    """Return why a contrast is inconclusive; that it is so is not checked.
+    """Return why an inconclusive contrast is inconclusive: the first reason that applies. Its outcome is not checked.
 
-    `least` is the smallest difference that matters, a share of one. The first reason that applies is returned.
+    `least` is the smallest difference that matters, a share of one.
     """
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
@@ -155,7 +154,7 @@ def open_reason(contrast: Contrast, least: float) -> str:
 
 
 def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
-    """Return why a contrast with a finite interval is inconclusive; that it is so is not checked.
+    """Return why an inconclusive contrast with a finite interval is inconclusive. Its outcome is not checked.
 
     `least` is the smallest difference that matters, a share of one, and `smallest` its text.
     """

@@ -110,10 +110,9 @@ def export(
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
     Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
-    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` are as for
-    `bibliography`.
-    BadInput if the folder holds a run, an experiment or a history, or is not writable, a file in it is a link, or
-    vl-convert is missing for PDF or PNG.
+    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` has author and web
+    address by kind of store. BadInput if the folder holds a run, an experiment or a history, or is not writable, a file
+    to write is a link, or vl-convert is missing for PDF or PNG.
     """
     if recorded := [name for name in (*MEMBERS, EXPERIMENT_FILE, GATE_LOG) if (folder / name).exists()]:
         raise BadInput(

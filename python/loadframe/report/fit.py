@@ -30,7 +30,7 @@ def scaled_sentences(fit: ScalabilityFit) -> list[str]:
     The sentence gives the serial share and the scaled speed-up at the largest size, or rejects the law.
     """
     scaled = fit.scaled_speedup(fit.largest)
-    if scaled is None or not tells(fit):
+    if scaled is None or not is_conclusive(fit):
         return []
     share = fit.models["gustafson"].parameters["serial"]
     law = f"a serial share of {percent_text(share)}, a scaled speed-up of {estimate_text(scaled)}"
@@ -48,7 +48,7 @@ def _sentence(fit: ScalabilityFit, unit: str) -> str:
     """
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
-    if not tells(fit):
+    if not is_conclusive(fit):
         return f"Inconclusive: these data do not show how throughput grows {measured}."
     if fit.peak:
         past = fit.peak.n.value <= fit.largest
@@ -119,8 +119,8 @@ def _fall(fit: ScalabilityFit) -> str:
     return f": it changes by {format_change(change.value)} {interval} {ends} {fit.over}"
 
 
-def tells(fit: ScalabilityFit) -> bool:
-    """Return whether the fit has a conclusion on how throughput grows: its best model is settled."""
+def is_conclusive(fit: ScalabilityFit) -> bool:
+    """Return whether the fit shows how throughput grows: its best model is settled."""
     return fit.best_model.settled
 
 

@@ -49,9 +49,9 @@ def junit(gate: Gate) -> str:
     suite = ET.Element(
         "testsuite",
         name="loadframe gate",
-        tests=str(len(gate.checks) + _nothing_else_says(gate)),
+        tests=str(len(gate.checks) + _is_inconclusive_alone(gate)),
         failures=str(sum(check.standing == "regression" for check in gate.checks)),
-        errors=str(sum(check.standing == "undecided" for check in gate.checks) + _nothing_else_says(gate)),
+        errors=str(sum(check.standing == "undecided" for check in gate.checks) + _is_inconclusive_alone(gate)),
     )
     for check in gate.checks:
         why = ": ".join(filter(None, (_means_text(check), check.why)))
@@ -62,7 +62,7 @@ def junit(gate: Gate) -> str:
             ET.SubElement(case, "error", message=why, type="undecided")
         else:
             ET.SubElement(case, "system-out").text = why
-    if _nothing_else_says(gate):
+    if _is_inconclusive_alone(gate):
         case = ET.SubElement(suite, "testcase", classname="loadframe", name="everything was measured")
         ET.SubElement(case, "error", message=headline(gate), type="undecided")
     if gate.findings:
@@ -107,8 +107,8 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
 
 
-def _nothing_else_says(gate: Gate) -> bool:
-    """Return whether the gate is inconclusive although no single check is."""
+def _is_inconclusive_alone(gate: Gate) -> bool:
+    """Return whether the gate is inconclusive although none of its checks is: a check or measurement is missing."""
     return gate.standing == "undecided" and not any(check.standing == "undecided" for check in gate.checks)
 
 

@@ -79,7 +79,7 @@ def p_text(p: float) -> str:
 
 
 def round_to(value: float, resolution: float) -> str:
-    """Write a number to the first digit of `resolution` (two if that begins with 1 or 2).
+    """Write a number, rounded to the decimal place of the first digit of `resolution`, or of the second after 1 and 2.
 
     At most four significant digits; a resolution of 0 gives four. A nonzero number is never written as 0; an infinite
     one is `∞` or `-∞`.
@@ -105,7 +105,8 @@ def round_to(value: float, resolution: float) -> str:
 def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
     """Write an estimate of a share of one as percentages: `81 % [78, 84]`.
 
-    An infinite high end and `bounds` are written as in `measured_text`.
+    An infinite high end is `unknown`. If the low end is 0 or less, too, write the value alone, and `[generator limit]`
+    if `bounds` are the reason.
     """
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
     if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
@@ -137,7 +138,10 @@ def _resolutions(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def _end_text(end: float, resolution: float, one: float) -> str:
-    """Write an end of an interval as `round_to`, with more digits if it would otherwise read `one`, no effect."""
+    """Write an end of an interval, rounded by `resolution`; with more digits if it would otherwise read `one`.
+
+    `one` is the value of no effect.
+    """
     text, digits = round_to(end, resolution), 2
     while math.isfinite(end) and end != one and float(text.replace(",", "")) == one and digits < _MOST_DIGITS:
         digits += 1

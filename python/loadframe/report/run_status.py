@@ -303,7 +303,7 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
 
 
 def merged_unchecked(rules: Iterable[str]) -> list[str]:
-    """Return the rules of a verdict that were not checked, those of several phases for the same cause as one entry."""
+    """Return the texts on rules that were not checked; one text for several phases with the same rule and cause."""
     merged: dict[tuple[str, str], list[str]] = {}
     for words in rules:
         parts = re.fullmatch(r"(.+ of )phase ([^:]+)(: .+)", words)

@@ -33,7 +33,7 @@ def lead(curves: PhaseCurves) -> str:
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
     if nodes is None:
-        return _offered(curves) if curves.offered else _over_clients(curves)
+        return _offered(curves) if curves.any_offered else _over_clients(curves)
     if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
         return sentence(nodes.fit, unit)
     first, last = curves.speedups[0], curves.speedups[-1]
@@ -113,15 +113,15 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
     return any(len(treatment.points) > 1 for treatment in treatments)
 
 
-def _why_open(treatments: Sequence[Treatment], none: str = "No treatment") -> str:
+def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
     """Return a sentence: why a ratio lacks a finite interval.
 
     If any treatment is repeated, the generator's limits are the cause; otherwise, the unknown variance between runs.
-    `none` is the subject of the latter sentence.
+    `subject` begins the latter sentence.
     """
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
-    return f"{none} has two valid runs, so the variance between runs is unknown."
+    return f"{subject} has two valid runs, so the variance between runs is unknown."
 
 
 def _at(treatments: Sequence[Treatment]) -> str:

@@ -147,7 +147,7 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
 
 
 def _stored_remark(row: EventsOfRun, rows: Sequence[EventsOfRun]) -> str:
-    """Write the collection of a row if `rows` have several collections, and that its run is not valid if so."""
+    """Write the collection of a row if `rows` have several, and `not valid` if its run is not usable."""
     several = len({other.stored.collection for other in rows}) > 1
     return ", ".join([*[row.stored.collection] * several, *["not valid"] * (not row.usable)])
 
@@ -266,8 +266,8 @@ def run_cpu_on_terminal(cpu: ProcessesOf) -> TerminalTable:
 def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table | None:
     """Return the CPU use of each process at each treatment, in cores and per request.
 
-    Return None without `rows` and `gaps`. `gaps` are the treatments with too few samples. One without figures of any
-    run has a row with dashes.
+    Return None without `rows` and `gaps`. `gaps` are the treatments with runs that have too few samples. If all runs
+    of a treatment lack figures, it has a row with dashes; otherwise only the note names it.
     """
     if not rows and not gaps:
         return None
@@ -435,7 +435,7 @@ def at_load(load: Mapping[str, Any], words: str) -> str:
 
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
-    """Return sentences on the treatment with the lowest cost per million within the SLO, and the answer behind them.
+    """Return sentences on the treatment with the lowest cost per million within the SLO, and the same as data.
 
     Only treatments without failures count. Without an SLO, all these treatments count.
     """
@@ -533,7 +533,7 @@ def further(
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable | str] = []
     document: dict[str, Any] = {}
-    curves = curves_over(folder) if _combines(folder) else ()
+    curves = curves_over(folder) if _crosses_factors(folder) else ()
     if curves:
         document["over_factors"] = [curve.as_dict() for curve in curves]
     if figures := beside(folder):
@@ -609,10 +609,10 @@ def _with_tops(figure: Figure, tops: Mapping[str, float]) -> Figure:
     return replace(figure, panels=ranged)
 
 
-def _combines(folder: RecordedExperiment) -> bool:
-    """Return whether the design crosses its factors, so that curves over one factor exist.
+def _crosses_factors(folder: RecordedExperiment) -> bool:
+    """Return whether the design combines all levels of its factors, so that curves over one factor exist.
 
-    So does a scale experiment, and a settings experiment with the scheme `full`.
+    True for scale experiments, and for settings experiments with the scheme `full`.
     """
     description = folder.description
     return bool(description["kind"] == "scale" or description.get("scheme") == "full")

@@ -128,7 +128,7 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     """Return a sentence on the significant effects on one response, or why no effect is shown.
 
     It lists the four settings or interactions with the largest shares of the variation. Failed runs may change these
-    shares, so it omits them then. `levels` is as in `level_text`.
+    shares, so it omits them then. `levels` maps each setting to its levels, the default first.
     """
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)

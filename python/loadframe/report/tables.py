@@ -513,7 +513,7 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
 
 
 def _why(run: RecordedRun) -> str:
-    """Return why a run is not valid, as `run_status.why` does; empty for a run that was not made."""
+    """Return the failure, causes or status for which a run is not valid; empty for a run that was not made."""
     return "" if run.status == "missing" else why(run)
 
 

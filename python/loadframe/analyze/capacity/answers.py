@@ -103,7 +103,10 @@ class Search:
 
     @property
     def deciding(self) -> tuple[Attempt, ...]:
-        """The last trial that passed at the answer, and the first above it that did not; those that exist."""
+        """The last trial that passed at the answer's rate, and `nearest`, or else the first invalid trial above it.
+
+        Empty without an answer; one trial if the other does not exist.
+        """
         if self.answer is None:
             return ()
         held = [one for one in self.attempts if one.trial == Trial(self.answer.rate or 0.0, Outcome.PASSED)]
@@ -116,8 +119,9 @@ class Search:
 class ErrorsOpen:
     """An error limit that the trials at the sustained rates meet on average without proving it.
 
-    `high` is the one-sided 95 % limit of the share. `needed` is the number of requests that would show a share below
-    `limit` at the same failure rate; None if there are enough and the trials differ too much.
+    `high` is the one-sided 95 % limit of the share; 1 if only one trial had such requests. `needed` is the number of
+    requests that would show a share below `limit` at the same failure rate; None if there are enough and the trials
+    differ too much.
     """
 
     operation: str | None
@@ -134,8 +138,8 @@ class Capacity:
 
     With several searches `rate` has a 95 % interval. With one it is the highest rate that passed, with an infinite
     interval; `bracket` then bounds it. It is None if no search found a rate. If only some did, it is an upper bound,
-    with a lower end of 0; None if other searches have no upper end. `rates` are the capacities of the
-    conclusive searches, 1/s. `error` is the relative standard error from all trials if searches do not differ.
+    with a lower end of 0; None if other searches have no upper end. `rates` are the capacities of the conclusive
+    searches, 1/s. `error` is the relative standard error from all trials if searches do not differ.
     """
 
     treatment: Mapping[str, Any]
@@ -186,12 +190,12 @@ class Capacity:
             if share.high >= limit:
                 few = proportion(failed, due, ONE_SIDED).high >= limit
                 needed = requests_needed(failed / due, limit) if few else None
-                left.append(ErrorsOpen(operation, failed, due, share.high, limit, needed))
+                left.append(ErrorsOpen(operation, failed, due, min(share.high, 1.0), limit, needed))
         return tuple(left)
 
     @property
     def order(self) -> OrderEffect | None:
-        """The growth of response times from trial to trial; None if too few trials repeat a rate."""
+        """The growth of response times from trial to trial at equal rates; None if too few trials repeat a rate."""
         rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
         for place, made in enumerate(self.searches):
             for number, attempt in enumerate(made.attempts):
@@ -321,9 +325,10 @@ def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
 
 
 def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | None:
-    """Return the rate that random arrivals offered, 1/s; None if arrivals were even or the load had other parts.
+    """Return the rate that random arrivals offered, 1/s; None without Poisson arrivals.
 
-    `rate` is the nominal rate of the trial; it is scaled by the due requests over the planned ones.
+    None also if a stream has no constant rate. `rate` is the nominal rate of the trial; the result is `rate` times the
+    number of due requests divided by the planned number.
     """
     streams = [(phase, stream) for phase in phases for stream in run.streams(phase)]
     # A rate counts groups and journeys.
@@ -345,9 +350,9 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
-    """Return the capacity of each treatment from its searches; all searches share one variation of trials.
+    """Return the capacity of each treatment from its searches, fitted together: all share one variation of trials.
 
-    `default_nodes` counts if neither a run nor the treatment has a number of nodes. `over` is the searched factor.
+    `default_nodes` is used if neither a run nor the treatment has a number of nodes. `over` is the searched factor.
     """
     conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
     known = [searches for searches in conclusive if searches]
@@ -385,7 +390,7 @@ def _trials(search: Search) -> list[Trial]:
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     """Return the capacity at one treatment from its searches; unknown if `fitted` is None (no conclusive search).
 
-    `default_nodes` counts if neither a run nor the treatment has a number of nodes.
+    `default_nodes` is used if neither a run nor the treatment has a number of nodes.
     """
     treatment = searches[0].treatment
     recorded = next((search.nodes for search in searches if search.nodes), None)
@@ -531,10 +536,10 @@ def warnings(capacities: Capacities) -> list[Finding]:
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
-    """Yield warnings of the deciding trials with too few requests for their percentile, and for their offered rate.
+    """Yield warnings about the deciding trials: too few requests for the percentile, and too few random arrivals.
 
-    95 % of the counts of n Poisson arrivals lie within 2/sqrt(n) of the mean. `unit` is the unit of rates in the
-    sentences.
+    Arrivals are too few if the offered rate varies by more than the precision of the search: 95 % of the counts of n
+    Poisson arrivals lie within 2/sqrt(n) of the mean. `unit` is the unit of rates in the sentences.
     """
     precision, slo = capacities.bounds.precision, capacities.slo
     decisive = [attempt for capacity in capacities.capacities for attempt in _decisive(capacity)]

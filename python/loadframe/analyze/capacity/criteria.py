@@ -154,7 +154,10 @@ class LimitedFigures:
 
     @property
     def counts(self) -> tuple[ErrorCount, ...]:
-        """The failed and due requests of each operation, named unless it is the only one of the general limit."""
+        """The failed and due requests of each operation in each phase.
+
+        Each has the operation's name, unless the general limit covers only one operation.
+        """
         several = len({it.operation for it in self.failures}) > 1
         return tuple(
             ErrorCount(self.name or (it.operation if several else None), it.failed, it.due, self.slo.errors)
@@ -172,7 +175,7 @@ class LimitedFigures:
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
-        """Yield a clause for each limit that the figures, or the given ends of their bounds, miss.
+        """Yield a clause for each limit that the figures (`value`), or the `end` of their bounds, miss.
 
         Users that still wait at the end have a clause if their share of all users reaches the limit for errors.
         """
@@ -313,8 +316,8 @@ def _figures(
 ) -> LimitedFigures:
     """Return the worst response time and the failures of each of some operations, to compare with the limits of `slo`.
 
-    `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. `users` is the
-    number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
+    `places` are pairs of phase and operation. `name` is the operation if it has separate limits, else None. `users` is
+    the number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
     unanswered requests count as failures; if the generator was saturated, only as possible ones.
     """
     operations = [run.operations(phase)[operation] for phase, operation in places]
@@ -352,7 +355,8 @@ def _failures(operation: str, entry: OperationFigures, saturated: bool) -> Failu
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
     """Return an operation's percentile of response times with its bounds, or None without requests.
 
-    `place` is its phase and name.
+    `place` is its phase and name. If the verdict makes the percentile unknown, it is returned without bounds: `judge`
+    calls such a run invalid.
     """
     latency = _latency(entry, slo)
     value = latency.at(slo.percentile) if latency else None

@@ -173,13 +173,13 @@ class Contrast:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether failures prevent a claim: the interval includes 1 if its ends in favor of their sides are open."""
+        """Whether failures prevent a claim: the interval includes 1 if failed sides may be worse by any factor."""
         ratio = self._opened(self.with_failures)
         return any(self.with_failures) and ratio.low < 1 < ratio.high
 
     @cached_property
     def few(self) -> FewRequests | None:
-        """The run of both sides with too few requests for the percentile; None if all have enough."""
+        """The number of requests in the run with the fewest of both sides, if too few for the percentile; else None."""
         return self.measure.few_requests(run for side in self.sides for run in side.usable)
 
     @property
@@ -188,7 +188,7 @@ class Contrast:
         return self._opened(self.of_survivors)
 
     def _opened(self, sides: tuple[bool, bool]) -> Estimate:
-        """Return the ratio with the ends open in favor of the marked sides, the baseline and the group."""
+        """Return the ratio with the ends open toward worse values of the marked sides (baseline, group)."""
         ratio, (baseline, group) = self.estimate.ratio, sides
         low, high = (group, baseline) if self.measure.better == "higher" else (baseline, group)
         return Estimate(ratio.value, 0.0 if low else ratio.low, inf if high else ratio.high)
@@ -417,8 +417,8 @@ def _contrast(
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
     """Return the outcome, downgraded to inconclusive if failures on a side, or a longer side, could reverse it.
 
-    With too few requests for a percentile, no group is better and none is alike.
-    `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
+    With too few requests for a percentile, the outcome is neither better nor alike. `p` is adjusted, `least` is the
+    smallest relative difference of interest, and `level` the significance level.
     """
     outcome = _of_figures(contrast, p, least, level)
     baseline, group = (any(hidden) for hidden in zip(contrast.with_failures, contrast.short, strict=True))
@@ -445,7 +445,7 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
 
 
 def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
-    """Return a warning for each pair of numbers of runs that leaves an interval without degrees of freedom."""
+    """Return a warning about contrasts without degrees of freedom, one for each pair of both sides' numbers of runs."""
     unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
     sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
     return [rules.TOO_FEW_RUNS(first=n, second=m) for n, m in sizes]
@@ -461,8 +461,8 @@ def _conditions(
 ) -> list[Finding]:
     """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved.
 
-    `intended`: the groups differ in load on purpose, so that causes no warning. `session_spread` is the
-    assumed standard deviation of sessions, which the warning about one session each names.
+    `differences` are those between the manifests, `estimates` the ratios of all measures. `session_spread`, the assumed
+    standard deviation of sessions, is only named. `intended`: different loads are intended and have no warning.
     """
     warnings: list[Finding] = []
     labels = {"first": baseline.label, "second": group.label}

@@ -242,10 +242,10 @@ def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
 def _result(
     contrast_fit: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float
 ) -> RatioEstimate:
-    """Return the ratio with its interval and p-value; 0 to infinity and 1 without degrees of freedom.
+    """Return the ratio with its interval and p; without degrees of freedom the interval is 0 to infinity, and p is 1.
 
-    `contrast_fit` is the fitted log ratio; `design` and `sessions` are passed on. If the squared standard error is
-    below `least_variance`, the resolution, its root replaces the error and the degrees of freedom are infinite.
+    `contrast_fit` is the fitted log ratio; `design` and `sessions` are stored in the result. If the squared standard
+    error is below `least_variance`, the root of that replaces the error, with infinite degrees of freedom.
     """
     if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
         contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)

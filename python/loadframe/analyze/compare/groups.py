@@ -12,6 +12,7 @@ from typing import Any
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.sessions import started
 from loadframe.base.errors import BadInput
+from loadframe.base.folders import named_path
 from loadframe.base.units import short_names
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG, folders_without_gate, missing_folders, read_gate_log
@@ -154,9 +155,10 @@ def _runs_in(path: Path) -> list[RecordedRun]:
 
 
 def _is_stopped(path: Path) -> bool:
-    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it, also by a link.
+    """Return whether a gate stopped the release in a folder: the log of its history folder refuses it.
 
-    BadInput if the gate log is damaged, or if the folder of a stopped release may have been renamed.
+    Also if it refuses the parent of the folder, or if the folder is a link to such a folder. BadInput if the log is
+    damaged, or if the folder of a stopped release may have been renamed.
     """
     paths = path.absolute(), Path(os.path.realpath(path))
     places = [place for it in paths for place in (it, it.parent)]
@@ -221,7 +223,7 @@ def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _labels(arguments: Sequence[str]) -> list[str]:
     """Return a label for each path: the shortest end that distinguishes all; numbered whole paths if some are equal."""
-    parts = [Path(argument).parts for argument in arguments]
+    parts = [named_path(Path(argument)).parts for argument in arguments]
     for count in range(1, max(map(len, parts)) + 1):
         labels = ["/".join(part[-count:]) for part in parts]
         if len(set(labels)) == len(labels):

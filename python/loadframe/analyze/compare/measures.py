@@ -189,14 +189,17 @@ class Measure:
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
 
-        Ten requests must be slower than the percentile. None for other measures, also for maxima and means, and for
-        p50: medians of equally few requests can be compared, and run-to-run variance includes their error. `shorter`
-        covers the others.
+        Ten requests must be slower than the percentile. None for measures other than percentiles, and for p50: medians
+        of equally few requests can be compared, and run-to-run variance includes their error. `shorter` finds medians
+        of unequally few requests, and maxima.
         """
         return None if self.kind.removeprefix("all-") == "p50" else self._below_minimum(runs)
 
     def _below_minimum(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
-        """Return what `few_requests` does, also for p50: a recorded median is the lower one of an even number."""
+        """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
+
+        Also for p50: of an even number, the recorded median is the lower one of the two in the middle.
+        """
         kind = self.kind.removeprefix("all-")
         if kind not in ("p50", "p90", "p99", "p99.9"):
             return None

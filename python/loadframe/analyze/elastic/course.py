@@ -67,11 +67,12 @@ class SecondResponses:
 
 
 def responses(done: list[SecondResponses], unanswered: Series, oldest: Series, lost: int) -> Series:
-    """Return median and 99th percentile by second, s, as an array of shape (2, seconds); nan if unknown.
+    """Return median and p99 of response times by second, s, as an array of shape (2, seconds); nan if unknown.
 
-    `done` has the requests by second of their end, which may be after these seconds. `unanswered` and `oldest` are the
-    recorded number and age (s) of requests in flight at the end of each second, nan if not recorded. `lost` is the
-    number of requests that `done` lacks, because they had not ended with the phase.
+    Requests in flight count with their waiting times so far. `done` has the requests by second of their end, which may
+    be after these seconds. `unanswered` and `oldest` are the recorded number and age (s) of requests in flight at the
+    end of each second, nan if not recorded. `lost` is the number of requests that `done` lacks, because they had not
+    ended with the phase.
     """
     length = len(unanswered)
     answers = {
@@ -255,10 +256,10 @@ _COUNTED = re.compile(r"(node|app)-\d+")
 
 
 def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
-    """Yield each event, by time, with the changes of the number of running members and of nodes with balanced data.
+    """Yield each event, by time, with two changes: of the number of running members, and of nodes with balanced data.
 
-    A killed node counts no longer, and again once it is restarted, each time once. A leaving node has no balanced data.
-    Only names such as `node-1` and `app-1` count, not companions.
+    A killed node does not count until it is restarted; a second kill or restart in a row changes nothing. A leaving
+    node has no balanced data. Only names such as `node-1` and `app-1` count, not companions.
     """
     requested: set[str] = set()  # not yet members
     waiting: set[str] = set()  # members without their data
@@ -450,8 +451,8 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
 def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
     """Return samples (time, amount) of data left to move; times are s since `zero`.
 
-    `units` are the reported units with their times, s since `zero`. Only samples in the last unit are returned (data,
-    after joining nodes).
+    `units` are the reported units with their times, s since `zero`. Only samples in the last unit are returned: a
+    change may first report joining nodes, and then data.
     """
 
     def unit(time: float) -> str:

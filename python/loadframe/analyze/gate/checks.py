@@ -68,11 +68,11 @@ class Thresholds:
     level: float = LEVEL
 
     def least_of(self, kind: str) -> float:
-        """Return the least effect of a kind of measure that counts, as a share; by default that of the kind."""
+        """Return the smallest worsening of a kind of measure that matters, as a share: the given one or the default."""
         return self.least.get(kind, LEAST.get(_plain(kind), _LEAST))
 
     def catch_of(self, kind: str) -> float:
-        """Return the effect of a kind of measure that a check must detect, as a share; at least its least effect."""
+        """Return the worsening of a kind of measure that a passed check excludes, as a share; at least `least_of`."""
         return max(self.catch.get(kind, CATCH.get(_plain(kind), _CATCH)), self.least_of(kind))
 
 
@@ -156,7 +156,7 @@ class Question:
 
     @property
     def catch(self) -> float:
-        """The worsening that a passed check must exclude, as a share of the baseline, for errors of the requests."""
+        """The worsening that a passed check must exclude, as a share of the baseline; for errors, of the requests."""
         return self.thresholds.catch_of(self.measure.kind)
 
     def worse_by(self, pace: float = 1.0) -> tuple[float, float, float]:

@@ -169,7 +169,11 @@ def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tu
 def _describe(
     point: PointFit, around: Spread, data: Observations, observations: Sequence[tuple[float, float]]
 ) -> ModelFit:
-    """Return a model's fit for the result: parameters with intervals, residuals and measures of its quality."""
+    """Return a model's fit for the result: parameters with intervals, residuals and measures of its quality.
+
+    `around` is the spread of the fit `point`. `data` are the `observations` (n, throughput) without the effects of
+    blocks; residuals are those of `observations`.
+    """
     predicted = dict(zip(data.sizes, point.model.curve(point.theta, data.sizes), strict=True))
     scale = dict(zip(data.sizes, data.scale, strict=True))
     return ModelFit(

@@ -184,8 +184,8 @@ def gather(
     """Group (n, throughput) pairs by n, ascending; with `blocks`, remove the blocks' effects if these can be estimated.
 
     `blocks` names the block of each pair; `without` holds the indices of pairs to omit. `over` says what n counts, for
-    messages. BadInput for numbers that are
-    not positive and finite, for fewer than 3 or more than 500 sizes, and if no size is above 1.
+    messages. BadInput for numbers that are not positive and finite, for fewer than 3 or more than 500 sizes, and if no
+    size is above 1.
     """
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
@@ -225,8 +225,8 @@ def _check(n: float, throughput: float, where: str) -> None:
 def _check_range(sizes: Sequence[float], count: int, over: str) -> None:
     """Raise one BadInput for sizes that are all at most 1, and for more distinct sizes (`count`) than a fit takes.
 
-    `over` says what they count.
-    Some sizes may be below 1, such as average numbers of active sessions: the models hold for real N.
+    `over` says what they count. Some sizes may be below 1, such as average numbers of active sessions: the models hold
+    for real N.
     """
     what, remedies = [], []
     if (largest := max(sizes)) <= 1:

@@ -136,7 +136,7 @@ class ModelFit:
         return self._covering([one.point.model.curve(one.spread.theta, sizes) for one in (self, *self.others)])
 
     def ratio(self, above: float, below: float) -> tuple[float, float]:
-        """Return the ends of the 95 % interval of the curve's ratio of throughputs at two sizes."""
+        """Return the ends of the 95 % interval of the throughput at size `above` divided by that at size `below`."""
         sizes = np.array([above, below])
         curves = [one.point.model.curve(one.spread.theta, sizes) for one in (self, *self.others)]
         low, high = self._covering([curve[..., 0] / curve[..., 1] for curve in curves])

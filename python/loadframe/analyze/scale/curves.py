@@ -155,15 +155,18 @@ class PhaseCurves:
     other_operations: bool = False
 
     @property
-    def offered(self) -> bool:
-        """Whether the rate of an open load is the throughput of a run; then nothing is claimed about throughput."""
-        return is_offered(self.treatments)
+    def any_offered(self) -> bool:
+        """Whether the throughput of at least one run is the rate of an open load, which was achieved.
+
+        Nothing is then claimed about throughput.
+        """
+        return is_any_offered(self.treatments)
 
     @property
     def p99_ratio(self) -> Estimate | None:
-        """The p99 of an open load at the most nodes divided by that at the fewest; None for closed loads, one size."""
+        """The p99 of an open load at the most nodes divided by that at the fewest; None for a closed load, one size."""
         sized = self.sized
-        return p99_ratio(sized[-1], sized[0]) if self.offered and len(sized) > 1 else None
+        return p99_ratio(sized[-1], sized[0]) if self.any_offered and len(sized) > 1 else None
 
     @property
     def sized(self) -> tuple[Treatment, ...]:
@@ -176,8 +179,8 @@ def sized(treatments: Iterable[Treatment]) -> tuple[Treatment, ...]:
     return tuple(treatment for treatment in treatments if treatment.nodes)
 
 
-def is_offered(treatments: Sequence[Treatment]) -> bool:
-    """Return whether in any run of the treatments throughput is the rate of an open load, which was achieved."""
+def is_any_offered(treatments: Sequence[Treatment]) -> bool:
+    """Return whether in at least one run of the treatments throughput is the achieved rate of an open load."""
     return any(point.offered for treatment in treatments for point in treatment.points)
 
 
@@ -218,7 +221,7 @@ def phase_curves(
     )
     failed = failed_levels([*runs, *attempts], phase, treatments)
     # The rate of an open load says nothing about the growth of throughput with nodes.
-    several = len(sized(best)) > 1 and not is_offered(treatments)
+    several = len(sized(best)) > 1 and not is_any_offered(treatments)
     return PhaseCurves(
         phase=phase,
         others=others,

@@ -174,9 +174,9 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 def _busiest_machine(
     runs: Sequence[RecordedRun], phase: str, metric: str, *, of_nodes: bool = False
 ) -> tuple[str, float]:
-    """Return the machine, in words, with the largest mean of a metric over runs and samples; 0 without samples.
+    """Return the machine, in words, with the largest mean of a metric over runs and samples, and that mean.
 
-    `of_nodes`: without the load generator's machine, if all nodes run on others.
+    Empty text and 0 without samples. `of_nodes` leaves out the load generator's machine if all nodes run on others.
     """
     values: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -188,15 +188,15 @@ def _busiest_machine(
 
 def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
     """Yield a clause and a remedy if the generator limited all runs `above`, those with more clients."""
-    if above and all(_is_generators(run, phase) for run in above):
+    if above and all(_is_generator_limited(run, phase) for run in above):
         yield (
             "with more clients the load generator was the limit",
             "raise `threads` in the experiment file, or give the generator a separate machine",
         )
 
 
-def _is_generators(run: RecordedRun, phase: str) -> bool:
-    """Return whether the generator made the run invalid, or left its throughput without an upper bound."""
+def _is_generator_limited(run: RecordedRun, phase: str) -> bool:
+    """Return whether the generator made a run invalid, or left its throughput without an upper bound."""
     throughput = run.figure(phase, "throughput")
     return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
 

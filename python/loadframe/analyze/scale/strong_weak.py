@@ -189,7 +189,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     }
     fewest = {min(speedups) for speedups in measured.values() if speedups}
     refusal = None
-    if any(curve.offered for curve in curves.values()):
+    if any(curve.any_offered for curve in curves.values()):
         refusal = "the load is open, so its throughput is the offered rate"
     elif not all(measured.values()):
         without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)

@@ -13,6 +13,7 @@ from typing import Any
 
 from loadframe.analyze.estimate import Estimate, mean_interval, within
 from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.executions import AGAIN, AGE, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.levels import SIZES
 from loadframe.analyze.rates import Rate, rate_of
@@ -138,14 +139,17 @@ def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
 
 
 def _waiting(nodes: int | None, clients: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
-    """Yield the mean response time and the mean time in another tier, for each operation and part.
+    """Yield the mean response time and the mean time in another tier, for each operation and tier.
 
-    `nodes` and `clients` are the size at which the `runs` were made. Means are over runs, in s.
+    `nodes` and `clients` are the size at which the `runs` were made. Means are over runs, in s. Parts that the
+    generator records itself are left out: first and repeated executions, and the age of data.
     """
     seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         for name, operation in run.operations(phase).items():
             for part, figures in operation.parts.items():
+                if part in (FIRST, AGAIN, AGE):
+                    continue
                 if operation.response.mean and figures.response.mean is not None:
                     seen[name, part].append((operation.response.mean, figures.response.mean))
     for (name, part), pairs in seen.items():
@@ -189,7 +193,7 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
     grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
     for curve in curves:
         cpus = curve.others.get(_CPUS)
-        if not isinstance(cpus, int | float) or curve.offered:
+        if not isinstance(cpus, int | float) or curve.any_offered:
             continue
         others = tuple((name, level) for name, level in curve.others.items() if name != _CPUS)
         for nodes in {treatment.nodes for treatment in curve.treatments if treatment.nodes}:

@@ -141,8 +141,7 @@ def points(
 ) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, including unusable runs, in their order.
 
-    `operation` provides the response times; without it, they are unknown. `rate` is requests or
-    documents per second.
+    `operation` provides the response times; without it, they are unknown. `rate` is requests or documents per second.
     """
     points = []
     listed = list(runs)
@@ -306,9 +305,9 @@ def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
 def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
     """Return the treatment with the highest lower bound, with its throughput corrected for this selection.
 
-    Treatments at which the store failed are chosen only if it failed at all of them.
-    The interval reaches from the corrected lower end to the measured upper end. Without repeated runs, noise cannot be
-    separated from differences, and the throughput is not corrected.
+    Treatments at which the store failed are chosen only if it failed at all of them. The interval reaches from the
+    corrected lower end to the measured upper end. Without repeated runs, noise cannot be separated from differences,
+    and the throughput is not corrected.
     """
     treatments = [treatment for treatment in treatments if not treatment.failed] or treatments
     chosen = highest_lower_bound(treatments)

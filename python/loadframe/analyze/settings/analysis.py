@@ -227,7 +227,7 @@ def _analyse(
     standings: tuple[RankedCombination, ...] = ()
     if used:
         ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results, failed=failed)
-        standings = _without_survivors(ranked, list(numbers), failures, higher=higher)
+        standings = _failed_last(ranked, list(numbers), failures, higher=higher)
     unknown = _unknown(responses[0], list(factors), designed) if responses else ()
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
     confirmation = _confirmation(design.runs, factors, best, design.at, objective)
@@ -343,7 +343,7 @@ class _Failures:
         return failed * max(total_before, 1) > before * max(total, 1)
 
 
-def _without_survivors(
+def _failed_last(
     ranked: Sequence[RankedCombination], rows: Sequence[tuple[int, ...]], failures: _Failures, *, higher: bool
 ) -> tuple[RankedCombination, ...]:
     """Return the ranking with the combinations last at which the store failed, without a probability.

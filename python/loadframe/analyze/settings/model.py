@@ -375,7 +375,7 @@ class _Stratum:
     lenth: bool = False
 
     def errors(self, place: slice) -> tuple[Array, float]:
-        """Return the covariance of these coefficients and its degrees of freedom.
+        """Return the covariance of the coefficients in the slice `place`, and its degrees of freedom.
 
         Those of a sum of two variances follow Satterthwaite, "An approximate distribution of estimates of variance
         components" (Biometrics Bulletin 2, 1946).

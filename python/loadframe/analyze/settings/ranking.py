@@ -103,7 +103,7 @@ def _freedom(numbers: Numbers, labels: Numbers) -> int:
 
 
 def _independent(effects: Array) -> Array | None:
-    """Return the columns with one for the mean; None if they are dependent or leave no common part."""
+    """Return `effects` after a column of ones; None if columns are dependent or not fewer than rows."""
     columns = np.column_stack([np.ones(len(effects)), effects])
     whole = columns.shape[1] < len(columns) and np.linalg.matrix_rank(columns) == columns.shape[1]
     return columns if whole else None

@@ -93,8 +93,8 @@ def judge(
     """Return the verdict on a run's measured phases.
 
     `deviations` and `lost` are sentences: how the cluster differed from its treatment, and which nodes did not survive
-    the load. `failure` says how the generator failed. `failures` are failures of the store outside its answers: lost
-    documents, say.
+    the load. `failure` says how the generator failed. `failures` are failures of the store that its answers do not
+    show, such as lost documents.
 
     `stored` are the events of sources that the store has. None may be missing, unless the source may repeat events or a
     node was killed on purpose.

@@ -294,7 +294,7 @@ def _began_late(phase: str, rank: str, late: float, others: int) -> str:
 
 
 def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -> str:
-    """Return the finding on the slowest rank; `share` is its work divided by the median rank's, `limit` the minimum.
+    """Return the cause: a rank did only the `share` of the median rank's work, less than `limit`.
 
     `others` is the number of further ranks below the limit.
     """

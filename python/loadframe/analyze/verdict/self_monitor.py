@@ -431,6 +431,6 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     return min(known, default=None)
 
 
-def both(one: float | None, other: float | None) -> float | None:
+def smaller_share(one: float | None, other: float | None) -> float | None:
     """Return the smaller of two shares; the other one if one is None, and None if both are."""
     return min((share for share in (one, other) if share is not None), default=None)

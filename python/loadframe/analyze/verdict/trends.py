@@ -188,7 +188,7 @@ class Growth:
 
     @property
     def total(self) -> float:
-        """Increase from the first to the last second, s."""
+        """Increase of the response time from the first to the last second, s."""
         return self.slope * (self.end - self.begin) / _THOUSAND
 
 

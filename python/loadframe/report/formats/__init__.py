@@ -66,9 +66,9 @@ def runs_at(path: Path) -> list[Run]:
 
 
 def runs_for(path: Path, name: str) -> list[Run]:
-    """Return the run or runs at a path, as `runs_at`, for the format `name`: a key of `FORMATS`, or `statistics`.
+    """Return the runs of `runs_at(path)` for the format `name`, a key of `FORMATS` or `statistics`.
 
-    BadInput, too, if the format holds only one run and there are several.
+    BadInput if there are none, if a run is broken, or if the format holds one run and there are several.
     """
     runs = runs_at(path)
     if len(runs) > 1 and not (name in FORMATS and FORMATS[name].several):

@@ -207,15 +207,15 @@ def _rates(run: Run, phase: PhaseSummary, seconds: range) -> dict[str, list[floa
     return {name: list(by_second.values()) for name, by_second in counts.items()}
 
 
-def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def records(run: Run, tool: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the metrics records of a run with their identifiers: `throughput`, `latency` and `service_time`.
 
-    Each operation has a record of throughput for each whole second of the warm-up and the measured window. Each request
-    is a record, from the run's samples or else, to three digits, from its histograms. In the latter case the service
-    time of a failure is unknown: its record holds the response time, and its `meta` says so. `words` is `rally` or
-    `osb`.
+    Each operation has a record of throughput for each whole second of the warm-up and the measured window. A request
+    has one record of each time, from the run's samples or else, to three digits, from its histograms. In the latter
+    case the service time of a failure is unknown: its record holds the response time, and its `meta` says so. `tool` is
+    `rally` or `osb`.
     """
-    for number, record in enumerate(_records(run, _WORDS[words])):
+    for number, record in enumerate(_records(run, _WORDS[tool])):
         yield f"{race_id(run)}-{number}", record
 
 
@@ -340,9 +340,9 @@ def require_index(name: str) -> None:
         )
 
 
-def mapping(words: str) -> dict[str, Any]:
-    """Return the mappings of an index for records, as in the templates of Rally or OSB. `words` is `rally` or `osb`."""
-    names = _WORDS[words]
+def mapping(tool: str) -> dict[str, Any]:
+    """Return the mappings of an index for records, as in the templates of Rally or OSB. `tool` is `rally` or `osb`."""
+    names = _WORDS[tool]
     keyword = {"type": "keyword"}
     return {
         "mappings": {

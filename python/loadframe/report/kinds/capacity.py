@@ -231,7 +231,7 @@ def _facts(capacities: Capacities, example: Run | None) -> list[Facts]:
 
 
 def _deciding(capacity: Capacity) -> Table:
-    """Return a table of the trials that decide each finished search: the last that passed, the first that did not."""
+    """Return a table of the trials that decide each finished search; see `Search.deciding`."""
     trials = _trials(capacity)
     rows = {row[0].text: row for row in trials.rows}
     return Table(

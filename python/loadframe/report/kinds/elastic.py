@@ -486,7 +486,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 def _unanswerable(elasticity: Elasticity) -> BadInput | None:
     """Return an error if each done run with the event recorded that a trigger never fired, and none that one fired.
 
-    Return None otherwise, and without such runs.
+    Return None without such runs.
     """
     runs = [run.run for run in elasticity.folder.runs if run.treatment.get("event") and run.status == "done"]
     kinds = [{event["kind"] for event in run.events} for run in runs if run]

@@ -182,8 +182,8 @@ _FEW_LEVELS, _FEW_SIZES = 8, 12
 def level_ticks(levels: Iterable[float]) -> list[tuple[float, str]] | None:
     """Return ticks at 0, at the measured levels of a factor and at twice the largest.
 
-    Levels that are whole numbers up to 12 have ticks at all whole numbers up to twice the largest. Return None for more
-    than eight other levels.
+    Levels that are all whole numbers up to 12 have ticks at all whole numbers up to twice the largest. Return None
+    without levels, and for more than eight other levels.
     """
     sizes = sorted(set(levels))
     if sizes and sizes[0] >= 0 and sizes[-1] <= _FEW_SIZES and all(float(size).is_integer() for size in sizes):

@@ -11,7 +11,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.units import format_count, format_nodes
 from loadframe.report.capacity_words import OPEN, least, subject_text, unit_of
-from loadframe.report.fit import tells
+from loadframe.report.fit import is_conclusive
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.plot import (
     COLORS,
@@ -91,7 +91,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
     unit = unit_of(capacities[0].over if capacities else "rate")
     traces: list[Trace] = []
     bands: list[Band] = []
-    if fitted and tells(fitted):
+    if fitted and is_conclusive(fitted):
         sizes = np.linspace(min(capacity.nodes for capacity, _ in known), fitted.largest, 80)
         low, high = fitted.best_model.band(sizes)
         bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))

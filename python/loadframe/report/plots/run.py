@@ -420,8 +420,8 @@ def response_by_percentile(run: Run, name: str, operations: Sequence[str] | None
 def _curves(run: Run, operations: Sequence[str] | None) -> Iterator[Trace]:
     """Yield a curve for each operation of the measured phases, or of all phases if none is measured.
 
-    x is 100 / (100 - percentile), y the response time, ms. `operations` selects operations, None all.
-    Operations without response times are skipped.
+    x is 100 / (100 - percentile), y the response time, ms. `operations` selects operations, None all. Operations
+    without response times are skipped.
     """
     phases = run.summary.measured or run.summary.phases
     known = [(phase.name, name) for phase in phases for name in phase.single]

@@ -10,7 +10,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.base.units import format_count, format_nodes, short_names
-from loadframe.report.fit import NAMES, tells
+from loadframe.report.fit import NAMES, is_conclusive
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
@@ -260,13 +260,14 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         lines, areas = _fitted(curve.fit, unit, color, label, None, top)
         traces += [*lines, _runs(_points(curve), _clients, "clients", unit, color, symbol, label)]
         bands += areas
+    fits = (curve.fit for curve in curves.over_clients if curve.fit and is_conclusive(curve.fit))
     return Figure(
         name,
         _size_axis("clients", [at.clients for curve in curves.over_clients for at in curve.treatments]),
         [Panel(Axis(unit, from_zero=True))],
         [*traces, *_unusable(curves.points, _clients, "clients", unit)],
         "Each mark is a run in a closed loop: a client sends its next request after its last answer. "
-        f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit and tells(curve.fit)), None))}",
+        f"{_how_to_read(next(fits, None))}",
         bands,
         height=440,
     )
@@ -342,7 +343,7 @@ def _fitted(
     Return two empty lists without a conclusive fit. With `name`, the curve is in the legend, with the name of its
     model. `top` is the largest measured throughput: the band ends at twice its value.
     """
-    if fit is None or not tells(fit):
+    if fit is None or not is_conclusive(fit):
         return [], []
     smallest = min(n for n, _ in fit.observations)
     # Do not extrapolate superlinear curves, which may have a pole close by, or fits to few sizes.
@@ -409,7 +410,8 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
 def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
     """Return traces of the runs that fits leave out: invalid runs, and runs without a success. Empty if there are none.
 
-    The arguments are as in `_runs`; points of unknown size are left out.
+    `size` returns the size of a point, which counts `over`, such as clients; points of unknown size are left out.
+    `unit` is the unit of throughputs.
     """
     known = [point for point in points if size(point) is not None]
     invalid = [point for point in known if not point.usable]
@@ -435,7 +437,7 @@ def _points(curve: Curve) -> list[Point]:
 
 def _how_to_read(fit: ScalabilityFit | None) -> str:
     """Return sentences that explain lines and areas, or that the data are inconclusive."""
-    if fit is None or not tells(fit):
+    if fit is None or not is_conclusive(fit):
         return "No curve: the data are inconclusive."
     words = "Lines: fitted models. Shaded areas: their 95 % bands"
     if len({n for n, _ in fit.observations}) < _ENOUGH_SIZES:

@@ -168,8 +168,8 @@ def _print_brief_phases(console: Console, run: Run, percentiles: Percentiles) ->
 def print_verdict(console: Console, run: Run, verdict: RecordedVerdict, percentiles: Percentiles) -> None:
     """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked.
 
-    `percentiles` are those of the run.
-    At most 8 unchecked rules are listed; of a run with more than 20 phases, at most 20 bounded figures.
+    `percentiles` are those of the run. At most 8 unchecked rules are listed; of a run with more than 20 phases, at most
+    20 bounded figures.
     """
     most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
     tone, words = standing_of(run, percentiles)
