@@ -147,8 +147,12 @@ def test_reports_state_bounded_and_unknown_effects():
     failing = [ratios[number] for number in result.failed]
     assert all(ratio.low == 0.0 for ratio in failing)
     content = document(result)
-    assert all(one["ratio"]["low"] is None for one in content["ranking"] if one["failed_runs"])
-    assert any(one["ratio"]["low"] is not None for one in content["ranking"])
+    for one in content["ranking"]:
+        ratio = one["ratio"]
+        known = [key for key in ("value", "low", "high") if ratio[key] is not None]
+        assert known == (["high"] if one["failed_runs"] else ["value", "low", "high"])
+    ratios = {tuple(one["factors"]): one["ratio"] for one in content["responses"][0]["effects"]}
+    assert [ratios["cache",][key] is None for key in ("value", "low", "high")] == [True, True, False]
     cells = {row[2].text != "0": row[3] for row in ranking_table(result).rows if row[0].text != "default"}
     assert cells[True].text.startswith("below 1.")
     assert (cells[True].number.value, cells[True].number.low) == (None, None)

@@ -11,8 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.compare import Measure
 from loadframe.analyze.cost import Prices, costs_of
-from loadframe.analyze.estimate import half_width
+from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
@@ -439,7 +440,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
                 "levels": levels[standing.combination],
                 "runs": standing.runs,
                 "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
-                "ratio": result.objective.interval(standing.ratio, of_ratio=True),
+                "ratio": _ratio(result.objective, standing.ratio, is_open=settings_words.is_open(result, standing)),
                 "ratio_measured": standing.measured,
                 "probability_better": standing.better,
                 "cpu_cost": result.costs.get(standing.combination),
@@ -455,6 +456,11 @@ def _result(result: SettingsAt) -> dict[str, Any]:
         "course": [{"levels": levels[number], "value": value} for number, value in result.course],
         "warnings": [warning.as_dict() for warning in result.warnings],
     }
+
+
+def _ratio(measure: Measure, ratio: Estimate, *, is_open: bool) -> dict[str, float | None]:
+    """Return a ratio for JSON; `is_open`: failures leave an end open, so the survivors' value is null."""
+    return measure.interval(ratio, of_ratio=True) | ({"value": None} if is_open else {})
 
 
 def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
@@ -479,7 +485,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
             {
                 "factors": [result.factors[index] for index in contrast.term],
                 "levels": list(contrast.levels),
-                "ratio": response.measure.interval(contrast.ratio, of_ratio=True),
+                "ratio": _ratio(response.measure, contrast.ratio, is_open=contrast.low_open or contrast.high_open),
             }
             for contrast in model.contrasts
         ],
