@@ -309,6 +309,29 @@ def test_bounds_of_values_do_not_close_an_end_that_failures_hide():
     assert wide.terms[0].p == 1.0
 
 
+def test_a_combination_with_failures_or_without_the_figure_is_counted_once():
+    """At one combination all runs failed, at another none has a throughput: only the latter lacks a figure."""
+    runs = experiment(np.random.default_rng(29), lambda cache, threads, deviation: (cache, threads) == (1, 4))
+    for run in runs:
+        if run.treatment == {"cache": 0, "threads": 4}:
+            run.run.__dict__["summary"] = summary(phase("look", {"read": operation(0.0)}), verdict=invalid())
+    (result,) = analyse(DESCRIPTION, [RecordedRun(*vars(run).values()) for run in runs], costs=False)
+    (cause,) = [it.cause for it in result.warnings if it.code == "incomplete"]
+    assert cause.startswith("1 of 4 combinations lack a valid run with a known throughput of look,")
+    assert sum(it.code == "failed_combination" for it in result.warnings) == 1
+
+
+def test_a_measure_without_an_upper_bound_in_every_run_has_no_effects():
+    """The generator limits the throughput of all runs, and response times are known."""
+    runs = experiment(np.random.default_rng(30), lambda cache, threads, deviation: False)
+    for run in runs:
+        verdict = invalid("generator_cpu")
+        run.run.__dict__["summary"] = summary(run.phase("look"), verdict=verdict)
+    again = [RecordedRun(*vars(run).values()) for run in runs]
+    (result,) = analyse({**DESCRIPTION, "objective": "p99"}, again, costs=False)
+    assert "throughput" not in [response.measure.kind for response in result.responses]
+
+
 def test_the_answer_names_an_effect_that_excludes_none():
     """Level 2 of the cache seems better most, but its runs fail; the answer names level 1."""
     random = np.random.default_rng(16)
