@@ -65,6 +65,16 @@ def test_bounds_of_values_widen_effects_and_take_back_claims_within_them():
     assert after.half_width == pytest.approx(before.half_width + np.log(1.5))
 
 
+@pytest.mark.parametrize("repetitions", [1, 3])
+def test_rounding_errors_of_equal_values_are_no_effects(repetitions):
+    """Values of an open loop are its rate: they are equal, or differ in the last digit by setting."""
+    rows = [row for row in itertools.product((0, 1), repeat=3) for _ in range(repetitions)]
+    for response in ([np.log(100.0)] * len(rows), [np.log(100.0 + 1e-13 * row[0]) for row in rows]):
+        model = fit_model(data(rows, response))
+        assert all(fit.p > 0.1 for fit in model.terms)
+        assert not any(one.excludes_none for one in model.contrasts)
+
+
 def test_three_factors_of_a_machine():
     """Jain, example 17.4: memory 18 %, cache 4 %, processors 71 %; interactions 4, 1, 2 and 0 %."""
     rows = [(a, b, c) for c in (0, 1) for b in (0, 1) for a in (0, 1)]

@@ -139,7 +139,8 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
     measure = response.measure.phrase
     if all(fit.p is None for fit in ranked):
-        return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs."
+        sound = " at combinations without failures" if result.failed else ""
+        return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs{sound}."
     if not claimed and result.failed:
         return f"Inconclusive: which settings change {measure} is unknown, because the store failed {_where(result)}."
     untested = [term_text(result, fit.term) for fit in model.terms if fit.p is None and len(fit.term) == 1]

@@ -12,6 +12,11 @@ Slow runs fail more often than fast ones, so the runs that survive are a selecti
 therefore assumed to be at most as good as the model of the others predicts. The fit of the others equals the fit of all
 runs with these predictions, so the assumption bounds an effect on which a failed run bears on one side only. Failures
 on both sides of an effect make it unknown.
+
+Survivors also vary too little. Variances therefore come from combinations without failures alone. Their residuals are
+independent of the effects by the fit of all runs, so Student's t holds. If blocks or clusters leave these combinations
+no degrees of freedom, their variance is part of the residual, which widens the intervals. Without any, the variance is
+unknown.
 """
 
 import itertools
@@ -128,6 +133,8 @@ Labels = npt.NDArray[np.int64]
 _LEAST_FOR_LENTH = 4
 #: Rounding error of zero.
 _TINY = 1e-8
+#: Relative resolution of values, the least standard deviation: equal values differ by rounding errors.
+RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True)
@@ -213,17 +220,33 @@ class Data:
     #: Whether effects are of a level with the others at their defaults, or means over the other factors.
     alone: bool = False
 
+    def of(self, runs: Sequence[int]) -> "Data":
+        """Return the data of the runs with these indices."""
+        chosen = np.array(runs, dtype=np.int64)
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            response=self.response[chosen],
+            blocks=[self.blocks[run] for run in runs],
+            plots=[self.plots[run] for run in runs],
+        )
 
-def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
+    def columns(self, terms: Sequence[Term]) -> dict[Term, Array]:
+        """Return the columns of each term."""
+        return {term: columns_of(self.rows, self.levels, term, balanced=not self.alone) for term in terms}
+
+
+def fit_model(data: Data, terms: Sequence[Term] | None = None, *, sound: Sequence[int] | None = None) -> EffectsModel:
     """Return the fit of main effects and of the interactions that the design can estimate, or of these terms.
 
     Effects that the existing runs do not determine are omitted, for example the effects of a factor with one level in
-    all runs, or with levels that differ only between blocks.
+    all runs, or with levels that differ only between blocks. Variances come from the runs with the indices `sound`, by
+    default from all.
     """
     balanced = not data.alone
     if terms is None:
         terms = estimable_terms(data.rows, data.levels, balanced=balanced)
-    columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
+    columns = data.columns(terms)
     total = float(((data.response - data.response.mean()) ** 2).sum())
     blocks = numbered(data.blocks)
     plots = numbered(data.plots)
@@ -233,18 +256,20 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
         constant = [term for term in terms if np.allclose(columns[term], _project(columns[term], plots), atol=_TINY)]
         whole = [term for term in terms if term in whole or term in constant]
     easy = [term for term in terms if term not in whole]
-    number = int(plots.max() + 1)
-    lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
-    if whole and easy and number < len(data.rows):
-        within = {term: columns[term] for term in easy}
-        lower = _stratum(data.response, within, plots, len(data.rows), lenth)
-        strata = [_between(data, lower, within, {term: columns[term] for term in whole}, lenth), lower]
+    is_split = whole and easy and int(plots.max() + 1) < len(data.rows)
+    parts: Sequence[Sequence[Term]] = (whole, easy) if is_split else (terms,)
+    if sound is None or len(sound) == len(data.rows):
+        known, lenth = data, balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
+        strata = known_strata = _strata(data, parts, lenth)
     else:
-        strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
+        # Lenth's method judges effects by each other, so it would use the others.
+        known = data.of(sound)
+        known_strata = _variances(known, parts)
+        strata = _strata(data, parts, lenth=False, variances=known_strata)
     rest = sum(stratum.rest for stratum in strata)
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items() if term}
     if len(fits) < len(terms) and len(strata) > 1:
-        across = _across(data, columns, strata[-1])
+        across = _across(data, terms, strata[-1], known, known_strata[-1].rest)
         rest, both = across.rest, _fits(across, total)
         # The other strata have only a part of each sum of squares. A term that they determine in part may be confounded
         # with another one across clusters, and keeps its part.
@@ -284,21 +309,19 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     """Return the fit of data without the last `failed` runs, which open the intervals of effects on which they bear.
 
-    In these runs the store failed, and their response is ignored. `higher` says whether more is better. A term is
-    significant only if the bounded end of an effect excludes 0. Effects are unknown that only failed runs determine, or
-    on which failed runs bear inside an interaction that the others cannot estimate.
+    In these runs the store failed, and their response is ignored. `higher` says whether more is better. Variances come
+    from combinations without failed runs. A term is significant only if the bounded end of an effect excludes 0.
+    Effects are unknown that only failed runs determine, or on which failed runs bear inside an interaction that the
+    others cannot estimate.
     """
     if not failed:
         return fit_model(data)
     number = len(data.response) - failed
-    survivors = replace(
-        data,
-        rows=data.rows[:number],
-        response=data.response[:number],
-        blocks=data.blocks[:number],
-        plots=data.plots[:number],
+    survivors = data.of(range(number))
+    failing = set(map(tuple, data.rows[number:].tolist()))
+    model = fit_model(
+        survivors, sound=[run for run, row in enumerate(survivors.rows.tolist()) if tuple(row) not in failing]
     )
-    model = fit_model(survivors)
     terms = estimable_terms(survivors.rows, data.levels, balanced=model.balanced)
     low_open, high_open = _opened(data, number, terms, higher=higher)
     # The interaction may explain the values of such a term, whatever the failed runs would have been.
@@ -388,6 +411,49 @@ class _Stratum:
         return direct + carried, sum(sizes) ** 2 / parts
 
 
+def _strata(
+    data: Data, parts: Sequence[Sequence[Term]], lenth: bool, variances: Sequence[_Stratum] = ()
+) -> list[_Stratum]:
+    """Return the fit of the terms within blocks, or of two parts: of the first between clusters, and the other within.
+
+    `lenth` allows Lenth's method. `variances` are the strata of other runs whose variances to use.
+    """
+    blocks, plots = numbered(data.blocks), numbered(data.plots)
+    within = data.columns(parts[-1])
+    lower = _stratum(data.response, within, blocks if len(parts) == 1 else plots, len(data.rows), lenth)
+    if variances:
+        lower = replace(lower, variance=variances[-1].variance, freedom=variances[-1].freedom)
+    if len(parts) == 1:
+        return [lower]
+    upper = _between(data, lower, within, data.columns(parts[0]), lenth)
+    if variances:
+        # Variances of means of clusters are in the unit of a sum of squares over runs.
+        size = len(data.rows) / int(plots.max() + 1)
+        freedom = variances[0].freedom if upper.freedom else 0
+        upper = replace(upper, variance=size * variances[0].variance, freedom=freedom)
+    return [upper, lower]
+
+
+def _variances(data: Data, parts: Sequence[Sequence[Term]]) -> list[_Stratum]:
+    """Return the strata whose variances hold for these runs: for each part of the terms, as in `_strata`.
+
+    Without degrees of freedom, the strata include the differences between blocks, or between clusters. The variance
+    between clusters is that of their means.
+    """
+    if not len(data.rows):
+        return [_no_terms(np.zeros(1), np.zeros(1, dtype=np.int64))] * len(parts)
+    merged = replace(data, blocks=[0] * len(data.rows))
+    every = [[term for part in parts for term in part]]
+    choices = [_strata(data, parts, lenth=False), _strata(merged, parts, lenth=False)]
+    lowers = [choices[0][-1], *(_strata(runs, every, lenth=False)[0] for runs in (data, merged))]
+    lower = next((stratum for stratum in lowers if stratum.freedom), lowers[0])
+    if len(parts) == 1:
+        return [lower]
+    upper = next((strata[0] for strata in choices if strata[0].freedom), choices[0][0])
+    size = len(data.rows) / len(set(data.plots))
+    return [replace(upper, variance=upper.variance / size), lower]
+
+
 def _stratum(
     response: Array,
     columns: Mapping[Term, Array],
@@ -427,7 +493,7 @@ def _stratum(
         # The term's sum of squares given all others: b' (V^-1) b over its coefficients.
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
-    variance = rest / freedom if freedom else 0.0
+    variance = max(rest / freedom, RESOLUTION**2) if freedom else 0.0
     estimator = inverse @ matrix.T
     more = np.zeros_like(inverse) if carried is None else estimator @ carried @ estimator.T
     return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, more, lenth=lenth)
@@ -481,24 +547,26 @@ def _between(
     return replace(upper, carried_freedom=lower.freedom, freedom=upper.freedom if lower.freedom else 0)
 
 
-def _across(data: Data, columns: Mapping[Term, Array], lower: _Stratum) -> _Stratum:
-    """Return the fit of all terms, with these columns, to the runs, without a separation of clusters.
+def _across(data: Data, terms: Sequence[Term], lower: _Stratum, known: Data, rest: float) -> _Stratum:
+    """Return the fit of all terms to the runs, without a separation of clusters.
 
     It determines terms that are partly within and partly between clusters. `lower` is the fit of other terms within
     clusters. Its variance is that of runs. The residual beyond it also has the variance of clusters, which follows from
-    its expectation (Henderson, "Estimation of variance and covariance components", Biometrics 9, 1953, method 3).
+    its expectation (Henderson, "Estimation of variance and covariance components", Biometrics 9, 1953, method 3). This
+    residual is that of the runs `known`, and `rest` is their residual sum of squares within clusters.
     """
-    blocks, plots = numbered(data.blocks), numbered(data.plots)
-    together = (plots[:, np.newaxis] == plots).astype(np.float64)
-    fit = _stratum(data.response, columns, blocks, len(data.rows), lenth=False, carried=together)
-    freedom = fit.freedom - lower.freedom
+    fit = _fit_across(data, terms)
+    basis = fit if known is data or not len(known.rows) else _fit_across(known, terms)
+    freedom = basis.freedom - lower.freedom
     if not lower.freedom or freedom <= 0:
         return replace(fit, variance=0.0, freedom=0, carried=np.zeros_like(fit.inverse))
-    matrix = np.column_stack(list(columns.values()))
+    blocks = numbered(known.blocks)
+    together = _together(known)
+    matrix = np.column_stack(list(known.columns(terms).values()))
     matrix = matrix - _project(matrix, blocks)
-    explained = np.trace(_project(together, blocks)) + ((matrix.T @ together @ matrix) * fit.inverse).sum()
+    explained = np.trace(_project(together, blocks)) + ((matrix.T @ together @ matrix) * basis.inverse).sum()
     # The mean square of the residual has the variance of runs, and this multiple of the variance of clusters.
-    multiple = (len(data.rows) - explained) / freedom
+    multiple = (len(known.rows) - explained) / freedom
     between = fit.carried / multiple
     # A negative part would subtract the variance of runs, so it counts as 0.
     sizes, axes = np.linalg.eigh(fit.inverse - between)
@@ -506,11 +574,24 @@ def _across(data: Data, columns: Mapping[Term, Array], lower: _Stratum) -> _Stra
     return replace(
         fit,
         inverse=between,
-        variance=max(fit.rest - lower.rest, 0.0) / freedom,
+        variance=max((basis.rest - rest) / freedom, RESOLUTION**2),
         freedom=freedom,
         carried=lower.variance * within,
         carried_freedom=lower.freedom,
     )
+
+
+def _fit_across(data: Data, terms: Sequence[Term]) -> _Stratum:
+    """Return the fit of all terms within blocks; `carried` is the covariance from a variance of clusters of 1."""
+    blocks = numbered(data.blocks)
+    return _stratum(data.response, data.columns(terms), blocks, len(data.rows), lenth=False, carried=_together(data))
+
+
+def _together(data: Data) -> Array:
+    """Return a matrix with 1 for each pair of runs on one cluster, else 0."""
+    plots = numbered(data.plots)
+    together: Array = (plots[:, np.newaxis] == plots).astype(np.float64)
+    return together
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
@@ -527,12 +608,11 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
         if stratum.freedom:
             covariance, freedom = stratum.errors(place)
             beta = stratum.beta[place]
-            ratio = float(beta @ np.linalg.pinv(covariance) @ beta) / width if covariance.any() else np.inf
-            p = float(special.fdtrc(width, freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
+            ratio = float(beta @ np.linalg.pinv(covariance) @ beta) / width
+            p = float(special.fdtrc(width, freedom, ratio))
         elif lenth:
             spread, freedom = lenth
-            t = abs(float(stratum.beta[place.start])) / spread if spread else np.inf
-            p = 2 * float(special.stdtr(freedom, -t))
+            p = 2 * float(special.stdtr(freedom, -abs(float(stratum.beta[place.start])) / spread))
         fits[term] = TermFit(term, squares / total if total else 0.0, p)
     return fits
 
@@ -544,7 +624,7 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
     sizes = np.abs(stratum.beta)
     first = 1.5 * float(np.median(sizes))
     kept = sizes[sizes < 2.5 * first]
-    return 1.5 * float(np.median(kept)) if len(kept) else 0.0, len(sizes) / 3
+    return max(1.5 * float(np.median(kept)) if len(kept) else 0.0, RESOLUTION), len(sizes) / 3
 
 
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
@@ -572,7 +652,7 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
                 if not stratum.freedom and lenth:
                     error, freedom = lenth[0] * float(np.abs(weight).sum()), lenth[1]
                 half = half_width(error, freedom)
-                p = 2 * float(special.stdtr(freedom, -abs(value) / error)) if error else float(abs(value) < _TINY)
+                p = 2 * float(special.stdtr(freedom, -abs(value) / error))
             contrasts.append(Contrast(term, chosen, value, half, p))
     return contrasts
 

@@ -205,6 +205,7 @@ def ranking_table(result: SettingsAt) -> Table:
                 Cell("–" if cost is None else f"{cost:.2f}", number=Number(cost)),
             ]
         )
+    which = " without failed runs" if result.failed else ""
     return Table(
         (
             "combination",
@@ -216,8 +217,8 @@ def ranking_table(result: SettingsAt) -> Table:
             "CPU per request, ratio",
         ),
         rows,
-        note="Ratios to the default, with 95 % intervals from a variance pooled over all combinations. Part of the lead"
-        f" of the best is chance: {settings_words.shrinkage_text(result)}",
+        note=f"Ratios to the default, with 95 % intervals from a variance pooled over all combinations{which}. Part of"
+        f" the lead of the best is chance: {settings_words.shrinkage_text(result)}",
     )
 
 
@@ -254,13 +255,14 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Map
     ordered = [_in_order(levels[result.factors[factor]]) for factor in (by, over)]
     scale, unit = _unit(result)
     error, freedom = _run_to_run(result)
+    failed = {str(result.combinations[number][by]) for number in result.failed}
     traces = []
     for index, label in enumerate(label for label in ordered[0] if label in cells):
         color = COLORS[index % len(COLORS)]
         values_at = {level: cells[label][level] for level in ordered[1] if level in cells[label]}
         means = np.array([np.mean(values) for values in values_at.values()])
         halves = np.array([half_width(error / math.sqrt(len(values)), freedom) for values in values_at.values()])
-        bounded = bool(np.isfinite(halves).all())
+        bounded = label not in failed and bool(np.isfinite(halves).all())
         traces.append(
             Trace(
                 list(values_at),
@@ -272,7 +274,11 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Map
                 high=numbers(scale * np.exp(means + halves)) if bounded else (),
             )
         )
-    intervals = "with 95 % intervals from the run-to-run variance" if freedom else "without intervals: no repetitions"
+    intervals = "with 95 % intervals from the run-to-run variance"
+    if not freedom:
+        intervals = "without intervals, because the run-to-run variance is unknown"
+    elif failed:
+        intervals += ", except for lines with failed runs"
     return Figure(
         name,
         Axis(short(result.factors[over]), "category"),
@@ -294,12 +300,13 @@ def _in_order(levels: Sequence[Any]) -> list[str]:
 def _run_to_run(result: SettingsAt) -> tuple[float, int]:
     """Return the pooled standard deviation of logarithms within a combination, and its degrees of freedom.
 
-    (0.0, 0) without repeated combinations.
+    Combinations at which the store failed do not count. (0.0, 0) without other repeated combinations.
     """
     by_combination: dict[int, list[float]] = defaultdict(list)
     for number, value in result.course:
-        by_combination[number].append(math.log(value))
-    freedom = len(result.course) - len(by_combination)
+        if number not in result.failed:
+            by_combination[number].append(math.log(value))
+    freedom = sum(len(logs) - 1 for logs in by_combination.values())
     squares = sum(float(((np.array(logs) - np.mean(logs)) ** 2).sum()) for logs in by_combination.values())
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
