@@ -264,7 +264,7 @@ def test_an_interaction_of_three_levels_is_claimed_beside_levels_with_failures(f
     assert effects[1, 1].ratio.low < np.exp(0.2) < effects[1, 1].ratio.high
     assert [one.low_open for one in effects.values()] == [False, False, False, failed > 0]
     wide = widened(model, Stretch(1.0, 1.02))
-    assert next(fit.p for fit in wide.terms if fit.term == (0, 1)) == fit.p, "no bound explains this effect"
+    assert fit.p <= next(it.p for it in wide.terms if it.term == (0, 1)) < 1e-4, "no bound explains this effect"
 
 
 @pytest.mark.slow

@@ -161,6 +161,10 @@ class Contrast:
     p: float | None = None
     low_open: bool = False
     high_open: bool = False
+    #: Degrees of freedom of `half_width` and `p`.
+    freedom: float = 0.0
+    #: Half of the sum of the absolute weights of runs: the error of the effect if the errors of values span 1.
+    reach: float = 1.0
 
     @property
     def ratio(self) -> Estimate:
@@ -292,18 +296,27 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None, *, sound: Sequenc
 def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     """Return a model of logarithms with effects widened by the bounds of the values.
 
-    A main effect is a difference of two means, and each mean may be off by the bounds. An interaction is a difference
-    of such differences. A term whose effects may all be 0 gets p = 1.
+    Each run may be off by the bounds, in the direction that its weight in an effect makes worst. p values are those of
+    the possible effects nearest to 0.
     """
     if bounds.is_exact:
         return model
     log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
-    contrasts = tuple(
-        replace(one, half_width=one.half_width + log_range * 2 ** (len(one.term) - 1)) for one in model.contrasts
-    )
-    clear = {one.term for one in contrasts if one.excludes_none}
-    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
-    return replace(model, contrasts=contrasts, terms=terms)
+    contrasts = [_widened(one, log_range * one.reach) for one in model.contrasts]
+    terms = []
+    for fit in model.terms:
+        judged = _judged(fit, [one for one in contrasts if one.term == fit.term])
+        terms.append(fit if fit.p is None else replace(fit, p=max(fit.p, judged.p or 0.0)))
+    return replace(model, contrasts=tuple(contrasts), terms=tuple(terms))
+
+
+def _widened(contrast: Contrast, by: float) -> Contrast:
+    """Return an effect that may be off by `by`, with the p of the possible effect nearest to 0."""
+    p = contrast.p
+    if p is not None:
+        error = contrast.half_width / half_width(1.0, contrast.freedom)
+        p = 2 * float(special.stdtr(contrast.freedom, -max(abs(contrast.value) - by, 0.0) / error))
+    return replace(contrast, half_width=contrast.half_width + by, p=p)
 
 
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
@@ -336,18 +349,22 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
         for one in whole.contrasts
         if (one.term, one.levels) not in known
     ]
-    fits = {fit.term: _judged(fit, [one for one in contrasts if one.term == fit.term]) for fit in model.terms}
+    fits = {}
+    for fit in model.terms:
+        of_term = [one for one in contrasts if one.term == fit.term]
+        # The F test of all contrasts includes the open ones.
+        is_open = not of_term or any(one.low_open or one.high_open for one in of_term)
+        fits[fit.term] = _judged(fit, of_term) if is_open else fit
     unknown = [replace(fit, share=0.0, p=None if fit.p is None else 1.0) for fit in whole.terms if fit.term not in fits]
     return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts), lost=tuple(sorted(lost)))
 
 
 def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:
-    """Return a term with the p that these contrasts of it leave if failed runs open intervals.
+    """Return a term with the smallest p of its contrasts with a bounded end, times their number (Bonferroni).
 
-    The F test of all contrasts includes the open ones, so p is the smallest of those with a bounded end, times their
-    number (Bonferroni). It is 1 for terms without contrasts.
+    p stays None, and is 1 for terms without contrasts.
     """
-    if fit.p is None or (contrasts and not any(one.low_open or one.high_open for one in contrasts)):
+    if fit.p is None:
         return fit
     bounded = [one for one in contrasts if not (one.low_open and one.high_open)]
     judged = [one.p for one in bounded if one.p is not None and one.may_differ]
@@ -391,6 +408,8 @@ class _Stratum:
     squares: Mapping[Term, float]
     #: The residual sum of squares.
     rest: float
+    #: The weight of each run in beta (coefficients, runs).
+    weights: Array
     #: The part of the covariance of beta that comes from a lower stratum, and its degrees of freedom.
     carried: Array
     carried_freedom: int = 0
@@ -496,7 +515,7 @@ def _stratum(
     variance = max(rest / freedom, RESOLUTION**2) if freedom else 0.0
     estimator = inverse @ matrix.T
     more = np.zeros_like(inverse) if carried is None else estimator @ carried @ estimator.T
-    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, more, lenth=lenth)
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, estimator, more, lenth=lenth)
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
@@ -512,7 +531,7 @@ def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
     """Return the stratum of a design without estimable terms: all variation within `nuisance` is residual."""
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
     none = np.zeros((0, 0))
-    return _Stratum({}, np.zeros(0), none, none, 0.0, 0, {}, rest, none)
+    return _Stratum({}, np.zeros(0), none, none, 0.0, 0, {}, rest, none, none)
 
 
 def _between(
@@ -544,7 +563,15 @@ def _between(
         lenth,
         parts @ (lower.variance * lower.inverse) @ parts.T,
     )
-    return replace(upper, carried_freedom=lower.freedom, freedom=upper.freedom if lower.freedom else 0)
+    of_runs = (
+        scale * np.array([plots == plots[run] for run in first]) / np.bincount(plots)[plots] - parts @ lower.weights
+    )
+    return replace(
+        upper,
+        weights=upper.weights @ of_runs,
+        carried_freedom=lower.freedom,
+        freedom=upper.freedom if lower.freedom else 0,
+    )
 
 
 def _across(data: Data, terms: Sequence[Term], lower: _Stratum, known: Data, rest: float) -> _Stratum:
@@ -653,7 +680,8 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
                     error, freedom = lenth[0] * float(np.abs(weight).sum()), lenth[1]
                 half = half_width(error, freedom)
                 p = 2 * float(special.stdtr(freedom, -abs(value) / error))
-            contrasts.append(Contrast(term, chosen, value, half, p))
+            reach = float(np.abs(weight @ stratum.weights[place]).sum()) / 2
+            contrasts.append(Contrast(term, chosen, value, half, p, freedom=freedom, reach=reach))
     return contrasts
 
 
