@@ -366,6 +366,16 @@ def test_without_a_combination_that_never_fails_the_variance_is_unknown():
     assert lead(result, FACTORS)[0].startswith("Inconclusive")
 
 
+def test_a_failed_attempt_in_a_session_of_its_own_opens_the_effect():
+    """The repetition succeeded in a later session, so the survivors are a selection all the same."""
+    random = np.random.default_rng(34)
+    rows = np.array([(level,) for _ in range(5) for level in (0, 1)] + [(1,)])
+    blocks = [*np.repeat(range(5), 2).tolist(), "first session"]
+    given = Data(rows, 0.1 * random.standard_normal(11), blocks, range(11), [2], [False])
+    (effect,) = fit_with_failures(given, 1, higher=True).contrasts
+    assert (effect.low_open, effect.high_open) == (True, False)
+
+
 @pytest.mark.slow
 def test_effects_without_failures_hold_the_truth_if_most_levels_fail():
     """The slower half of the runs fails at six of eight levels; with the survivors' variance, 91 % hold the truth."""

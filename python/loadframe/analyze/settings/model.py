@@ -374,19 +374,22 @@ def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:
 def _opened(data: Data, number: int, terms: Sequence[Term], *, higher: bool) -> tuple[set[Named], set[Named]]:
     """Return the effects that worse responses of the runs from `number` on would lower, and those they would raise.
 
-    `terms` are those of the fit. `higher` says whether more is better.
+    `terms` are those of the fit. `higher` says whether more is better. A run in a block without runs of the fit, such
+    as a session that only failed, counts without blocks: a block of its own would hide that the others are a selection.
     """
 
-    def effects(response: Array) -> dict[Named, float]:
+    def effects(runs: Data, response: Array) -> dict[Named, float]:
         """Return the effects for these responses of all runs."""
-        model = fit_model(replace(data, response=response), terms)
+        model = fit_model(replace(runs, response=response), terms)
         return {(one.term, one.levels): one.value for one in model.contrasts}
 
     low_open, high_open = set(), set()
-    for index in range(number, len(data.response)):
-        worse = np.zeros(len(data.response))
+    fitted, count = set(data.blocks[:number]), len(data.response)
+    merged = replace(data, blocks=[0] * count, plots=range(count))
+    for index in range(number, count):
+        worse = np.zeros(count)
         worse[index] = -1.0 if higher else 1.0
-        moved = effects(worse)
+        moved = effects(data if data.blocks[index] in fitted else merged, worse)
         low_open |= {key for key, value in moved.items() if value < -_TINY}
         high_open |= {key for key, value in moved.items() if value > _TINY}
     return low_open, high_open
