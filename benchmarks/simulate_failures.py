@@ -6,11 +6,13 @@ on throughput. With it, the store fails in the slowest share of the runs. The se
 In further experiments, the first setting needs another cluster and does nothing, and the second doubles throughput.
 With both, the store fails in a share of the runs at random.
 
+In the last experiments, a setting of eight levels does nothing, and the store fails in the slower half of the runs at
+some levels.
+
     python -m benchmarks.simulate_failures
 """
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 from benchmarks.promises import Promises, start
@@ -23,6 +25,8 @@ _CASES = tuple(itertools.product((1.0, 0.8, 1.25), (0.0, 0.1, 0.4)))
 _LEVEL = 0.05
 #: Shares of the runs at one combination that fail, and the noise of clusters.
 _CELLS = tuple(itertools.product((0.0, 0.4, 0.9), (0.0, 0.1)))
+#: Numbers of failing levels.
+_FAILING = (0, 4, 6)
 
 
 def main(trials: int = 1000) -> None:
@@ -56,6 +60,15 @@ def main(trials: int = 1000) -> None:
         promise.at_least(f"coverage of survivors, {what}", survivors, trials, 0.95)
         promise.at_least(f"coverage, {what}", held, trials, 0.95)
         print(f"| {share:.0%} | {noise:g} | {claimed:.1%} | {survivors:.1%} | {held:.1%} |")
+    print()
+    print("| levels that fail, of 8 | fit of survivors holds the ratio of a level without failures |"
+          " interval with failures holds it |")  # fmt: skip
+    print("|--:|--:|--:|")
+    for failing in _FAILING:
+        random = np.random.default_rng(4)
+        survivors, held = np.mean([_levels(random, failing) for _ in range(trials)], axis=0)
+        promise.at_least(f"coverage, {failing} levels fail", held, trials, 0.95)
+        print(f"| {failing} | {survivors:.1%} | {held:.1%} |")
     promise.settle()
 
 
@@ -95,19 +108,26 @@ def _split_plot(random: np.random.Generator, share: float, noise: float) -> list
         levels=[2, 2],
         hard=[True, False],
     )
-    count = len(rows) - int(fails.sum())
-    survivors = fit_model(
-        replace(
-            data,
-            rows=data.rows[:count],
-            response=data.response[:count],
-            blocks=data.blocks[:count],
-            plots=data.plots[:count],
-        )
-    )
+    survivors = fit_model(data.of(range(len(rows) - int(fails.sum()))))
     whole = fit_with_failures(data, int(fails.sum()), higher=True)
     ratios = [next(one.ratio for one in model.contrasts if one.term == (0,)) for model in (survivors, whole)]
     return [float(_p(whole, (0,)) < _LEVEL), *(float(ratio.low <= 1 <= ratio.high) for ratio in ratios)]
+
+
+def _levels(random: np.random.Generator, failing: int) -> list[float]:
+    """Return coverage of the effect of a level without failures, by survivors and with failures at `failing` levels."""
+    rows = np.repeat(np.arange(8), 4)[:, np.newaxis]
+    logs = _NOISE * random.standard_normal(len(rows))
+    fails = (rows[:, 0] >= 8 - failing) & (logs < 0)
+    order = np.argsort(fails, kind="stable")
+    alike = [0] * len(rows)
+    data = Data(rows=rows[order], response=logs[order], blocks=alike, plots=alike, levels=[8], hard=[False])
+    models = (
+        fit_model(data.of(range(len(rows) - int(fails.sum())))),
+        fit_with_failures(data, int(fails.sum()), higher=True),
+    )
+    ratios = [next(one.ratio for one in model.contrasts if one.levels == (1,)) for model in models]
+    return [float(ratio.low <= 1 <= ratio.high) for ratio in ratios]
 
 
 def _data(rows: np.ndarray, logs: np.ndarray) -> Data:

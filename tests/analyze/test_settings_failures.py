@@ -147,8 +147,12 @@ def test_reports_state_bounded_and_unknown_effects():
     failing = [ratios[number] for number in result.failed]
     assert all(ratio.low == 0.0 for ratio in failing)
     content = document(result)
-    assert all(one["ratio"]["low"] is None for one in content["ranking"] if one["failed_runs"])
-    assert any(one["ratio"]["low"] is not None for one in content["ranking"])
+    for one in content["ranking"]:
+        ratio = one["ratio"]
+        known = [key for key in ("value", "low", "high") if ratio[key] is not None]
+        assert known == (["high"] if one["failed_runs"] else ["value", "low", "high"])
+    ratios = {tuple(one["factors"]): one["ratio"] for one in content["responses"][0]["effects"]}
+    assert [ratios["cache",][key] is None for key in ("value", "low", "high")] == [True, True, False]
     cells = {row[2].text != "0": row[3] for row in ranking_table(result).rows if row[0].text != "default"}
     assert cells[True].text.startswith("below 1.")
     assert (cells[True].number.value, cells[True].number.low) == (None, None)
@@ -260,7 +264,7 @@ def test_an_interaction_of_three_levels_is_claimed_beside_levels_with_failures(f
     assert effects[1, 1].ratio.low < np.exp(0.2) < effects[1, 1].ratio.high
     assert [one.low_open for one in effects.values()] == [False, False, False, failed > 0]
     wide = widened(model, Stretch(1.0, 1.02))
-    assert next(fit.p for fit in wide.terms if fit.term == (0, 1)) == fit.p, "no bound explains this effect"
+    assert fit.p <= next(it.p for it in wide.terms if it.term == (0, 1)) < 1e-4, "no bound explains this effect"
 
 
 @pytest.mark.slow
@@ -303,6 +307,113 @@ def test_bounds_of_values_do_not_close_an_end_that_failures_hide():
     wide = widened(model, Stretch(1.0, 1.2))
     assert [(one.low_open, one.value > one.half_width) for one in wide.contrasts] == [(False, False), (True, True)]
     assert wide.terms[0].p == 1.0
+
+
+def with_survivors(random, rows, dead, *, spread, hard=False):
+    """Return data whose last run failed at each combination in `dead`, and the number of failed runs.
+
+    Survivors of these combinations vary by `spread`, other runs by 1. With `hard`, the first setting needs a cluster.
+    """
+    order = np.argsort([tuple(row) in dead and block == 5 for block, row in rows], kind="stable")
+    kept = [rows[index] for index in order]
+    scale = [spread if tuple(row) in dead else 1.0 for _, row in kept]
+    factors = len(kept[0][1])
+    given = Data(
+        np.array([row for _, row in kept]), random.standard_normal(len(kept)) * scale, [block for block, _ in kept],
+        [(block, row[0]) for block, row in kept] if hard else range(len(kept)),
+        [max(row[index] for _, row in kept) + 1 for index in range(factors)], [hard, *[False] * (factors - 1)],
+    )  # fmt: skip
+    return given, len(dead)
+
+
+@pytest.mark.parametrize(
+    ("levels", "dead", "hard"),
+    [
+        ([range(4)], {(2,), (3,)}, False),
+        ([range(3)], {(0,), (2,)}, False),
+        ([range(2), range(3)], {(1, 2)}, False),
+        ([range(2), range(3)], {(1, 2)}, True),
+        ([range(2), range(2)], {(0, 1), (1, 1)}, True),
+    ],
+)
+def test_the_variance_of_survivors_is_in_no_interval(levels, dead, hard):
+    """All responses of survivors change, but no half-width does: it comes from combinations without failures."""
+    rows = [(block, row) for block in range(6) for row in itertools.product(*levels)]
+    widths = []
+    for spread in (0.0, 1.0, 50.0):
+        given, failed = with_survivors(np.random.default_rng(25), rows, dead, spread=spread, hard=hard)
+        model = fit_with_failures(given, failed, higher=True)
+        widths.append([one.half_width for one in model.contrasts])
+    assert widths[1] == pytest.approx(widths[0])
+    assert widths[2] == pytest.approx(widths[0])
+    assert any(0.1 < width < 10 for width in widths[0])
+
+
+def test_without_a_combination_that_never_fails_the_variance_is_unknown():
+    rows = [(block, (level,)) for block in range(6) for level in range(2)]
+    given, failed = with_survivors(np.random.default_rng(26), rows, {(0,), (1,)}, spread=1.0)
+    model = fit_with_failures(given, failed, higher=True)
+    assert model.freedom == 0
+    assert [(one.half_width, one.p) for one in model.contrasts] == [(np.inf, None)]
+    dead = experiment(np.random.default_rng(27), lambda cache, threads, deviation: deviation == 0)
+    for run in dead[:4]:
+        run.run.__dict__["summary"] = summary(run.phase("look"), verdict=invalid("node_lost"))
+    (result,) = analyse(DESCRIPTION, [RecordedRun(*vars(run).values()) for run in dead], costs=False)
+    (cause,) = [it.cause for it in result.warnings if it.code == "unrepeated"]
+    assert cause.startswith("the store failed at each combination with two valid runs")
+    assert {standing.better for standing in result.standings} == {None}
+    assert not any(standing.ratio.is_finite for standing in result.standings if standing.combination)
+    assert lead(result, FACTORS)[0].startswith("Inconclusive")
+
+
+def test_a_failed_attempt_in_a_session_of_its_own_opens_the_effect():
+    """The repetition succeeded in a later session, so the survivors are a selection all the same."""
+    random = np.random.default_rng(34)
+    rows = np.array([(level,) for _ in range(5) for level in (0, 1)] + [(1,)])
+    blocks = [*np.repeat(range(5), 2).tolist(), "first session"]
+    given = Data(rows, 0.1 * random.standard_normal(11), blocks, range(11), [2], [False])
+    (effect,) = fit_with_failures(given, 1, higher=True).contrasts
+    assert (effect.low_open, effect.high_open) == (True, False)
+
+
+@pytest.mark.slow
+def test_effects_without_failures_hold_the_truth_if_most_levels_fail():
+    """The slower half of the runs fails at six of eight levels; with the survivors' variance, 91 % hold the truth."""
+    random, held, trials = np.random.default_rng(28), 0, 500
+    rows = np.repeat(np.arange(8), 4)[:, np.newaxis]
+    for _ in range(trials):
+        logs = 0.1 * random.standard_normal(32)
+        fails = (rows[:, 0] > 1) & (logs < 0)
+        order = np.argsort(fails, kind="stable")
+        given = Data(rows[order], logs[order], [0] * 32, range(32), [8], [False])
+        model = fit_with_failures(given, int(fails.sum()), higher=True)
+        (first,) = [one for one in model.contrasts if one.levels == (1,)]
+        assert not (first.low_open or first.high_open)
+        held += abs(first.value) <= first.half_width
+    assert held >= 0.93 * trials
+
+
+def test_a_combination_with_failures_or_without_the_figure_is_counted_once():
+    """At one combination all runs failed, at another none has a throughput: only the latter lacks a figure."""
+    runs = experiment(np.random.default_rng(29), lambda cache, threads, deviation: (cache, threads) == (1, 4))
+    for run in runs:
+        if run.treatment == {"cache": 0, "threads": 4}:
+            run.run.__dict__["summary"] = summary(phase("look", {"read": operation(0.0)}), verdict=invalid())
+    (result,) = analyse(DESCRIPTION, [RecordedRun(*vars(run).values()) for run in runs], costs=False)
+    (cause,) = [it.cause for it in result.warnings if it.code == "incomplete"]
+    assert cause.startswith("1 of 4 combinations lack a valid run with a known throughput of look,")
+    assert sum(it.code == "failed_combination" for it in result.warnings) == 1
+
+
+def test_a_measure_without_an_upper_bound_in_every_run_has_no_effects():
+    """The generator limits the throughput of all runs, and response times are known."""
+    runs = experiment(np.random.default_rng(30), lambda cache, threads, deviation: False)
+    for run in runs:
+        verdict = invalid("generator_cpu")
+        run.run.__dict__["summary"] = summary(run.phase("look"), verdict=verdict)
+    again = [RecordedRun(*vars(run).values()) for run in runs]
+    (result,) = analyse({**DESCRIPTION, "objective": "p99"}, again, costs=False)
+    assert "throughput" not in [response.measure.kind for response in result.responses]
 
 
 def test_the_answer_names_an_effect_that_excludes_none():
@@ -399,3 +510,32 @@ def test_survivors_do_not_narrow_the_intervals_of_combinations_without_failures(
         (ratio,) = [it.ratio for it in ranked if it.combination == 1]
         held.append(ratio.low <= np.exp(effects[1] - effects[0]) <= ratio.high)
     assert np.mean(held) > 0.925
+
+
+def test_errors_of_a_ranking_include_those_of_the_blocks():
+    """A combination with one run can only be compared with the default in its block, of which two runs are there."""
+    random = np.random.default_rng(31)
+    blocks, numbers = [0, 0, 1, 1, 2, 2, 3, 3, 0], [0] * 8 + [1]
+    logs = np.repeat(3 * random.standard_normal(4), 2).tolist()
+    logs = 0.1 * random.standard_normal(9) + np.array([*logs, logs[0] + 9.0])
+    (other,) = [it for it in rank(numbers, blocks, logs, higher=True) if it.combination]
+    pairs = logs[:8].reshape(4, 2)
+    deviation = np.sqrt(((pairs[:, 0] - pairs[:, 1]) ** 2).sum() / 2 / 4)
+    assert np.log(other.measured) == pytest.approx(logs[8] - pairs[0].mean())
+    # t(0.975, 4) = 2.776 times the error of a run minus the mean of two.
+    assert np.log(other.ratio.high / other.ratio.value) == pytest.approx(2.776 * deviation * np.sqrt(1.5), rel=0.05)
+
+
+def test_combinations_that_share_no_block_have_no_ratio_to_the_default():
+    random = np.random.default_rng(32)
+    numbers, blocks = [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    ranked = {it.combination: it for it in rank(numbers, blocks, random.standard_normal(12), higher=True)}
+    assert ranked[1].ratio.is_finite
+    assert [(ranked[number].ratio.is_finite, ranked[number].better) for number in (2, 3)] == [(False, None)] * 2
+
+
+def test_an_equal_combination_is_neither_better_nor_worse_if_runs_do_not_vary():
+    ranked = rank([0, 1, 2] * 2, [0] * 6, np.log([100.0, 100.0, 110.0] * 2), higher=True)
+    better = {it.combination: it.better for it in ranked if it.combination}
+    assert better[1] == pytest.approx(0.5, abs=0.01)
+    assert better[2] > 0.99

@@ -51,3 +51,23 @@ def test_speedups_exclude_the_luck_of_a_selected_treatment():
     plain = speedup_of(other, first, [first, other], noise)
     lucky = replace(other, without_luck=0.95)
     assert speedup_of(lucky, first, [first, lucky], noise).value == pytest.approx(0.95 * plain.value)
+
+
+def test_survivors_of_other_treatments_do_not_narrow_speedups():
+    """At four nodes the slow runs failed, and the survivors are alike."""
+    random = np.random.default_rng(4)
+    points = [
+        Point(f"{nodes}-{block}", nodes, 8, TRUTH[nodes] * np.exp(noise * random.standard_normal()), None, None, None,
+              True, block)
+        for nodes, noise in ((1, 0.05), (2, 0.05), (4, 1e-6)) for block in range(4)
+    ]  # fmt: skip
+    treatments, noise = gather(points, {"4-0"})
+    assert [treatment.failed for treatment in treatments] == [False, False, True]
+    alone, noise_alone = gather(points[:8])
+    assert noise == noise_alone
+    assert speedup_of(treatments[1], treatments[0], treatments, noise) == speedup_of(alone[1], alone[0], alone, noise)
+    lasting = speedup_of(treatments[2], treatments[0], treatments, noise)
+    assert np.log(lasting.high / lasting.value) > 0.02
+    nothing, unknown = gather(points, {point.run for point in points})
+    assert unknown.freedom == 0
+    assert not nothing[0].throughput.is_finite

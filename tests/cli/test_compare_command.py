@@ -95,9 +95,18 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old", "slow", "--least", "five"], "is not a share"),
         (["old", "slow", "--least", "nan"], "is not a share"),
         (["old", "slow", "--least", "5"], "write a percentage such as 5%"),
-        (["old", "slow", "--least", "20000%"], "--least must be above 0% and below 10000%; got 20000%"),
-        (["old", "slow", "--session-spread", "5"], "--session-spread must be at most 1 without a percent sign; got 5"),
-        (["old", "slow", "--least", "inf"], "--least must be above 0% and below 10000%; got inf"),
+        (
+            ["old", "slow", "--least", "20000%"],
+            "--least must be above 0 and at most 1, or a percentage below 10000%; got 20000%",
+        ),
+        (
+            ["old", "slow", "--session-spread", "5"],
+            "--session-spread must be above 0 and at most 1, or a percentage below 10000%; got 5",
+        ),
+        (
+            ["old", "slow", "--least", "inf"],
+            "--least must be above 0 and at most 1, or a percentage below 10000%; got inf",
+        ),
         (["old", "slow", "--level", "2"], "--level must be above 0 and below 1"),
     ],
 )

@@ -15,6 +15,7 @@ from loadframe.experiment.kinds.capacity import _why
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
+from loadframe.library.plan import DryRun, planned_runs
 from loadframe.report.kinds import read_report
 
 HEAD = """\
@@ -56,6 +57,13 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
     runs = design(experiment).runs
     assert sorted(run.id for run in runs) == ["b1-nodes1-rate50-t1", "b1-nodes2-rate50-t1"]
     assert all(run.treatment["rate"] == 50 for run in runs)
+
+
+def test_a_dry_run_prints_the_first_rate_with_its_unit(load, capsys):
+    experiment = load(HEAD + "    slo: {response: 1s}\n    search: {start: 2000/s}\n")
+    DryRun(planned_runs(experiment, None)).show(Console())
+    header, row = (line.split() for line in capsys.readouterr().out.splitlines()[1:3])
+    assert row[header.index("rate")] == "2000/s"
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,26 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from test_existing_clusters import Witness, carry_out
 
 from loadframe.analyze.capacity import Kind, read_capacities
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
-from loadframe.experiment.file.reader import experiment_of, load_experiment
+from loadframe.experiment.file.reader import _other_load, experiment_of, load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.loop import run_experiment
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import RecordedWorkload, WorkloadFile
 from loadframe.workload import load_workload
 from loadframe.yamlfile import read
+from made_up_runs import MadeUp, summary
 
 #: Requests per second that the service serves.
 LIMIT = 150
@@ -137,6 +144,47 @@ def test_parameters_that_no_file_sets_or_that_follow_a_factor_are_not_another_lo
     with pytest.raises(BadInput, match="its parameter size is 5"):
         load_experiment(path)
     assert load_experiment(write(tmp_path, "share", store, text.replace("FACTOR", "with.size"))).capacities
+
+
+SIM = "experiment: e\nstore: {kind: sim}\nworkload: ./small.yaml\nmeasure: look\n"
+GROWING = f"{SIM}kind: scale\nfactors: {{nodes: [1, 2]}}\n"
+
+
+def capacity_of_growing_data(load):
+    """Return a capacity experiment whose data grow by 500 documents per node, as if it had been run."""
+    experiment = load(
+        SIM + 'kind: capacity\nslo: {response: 1s}\nfactors: {nodes: [1, 2]}\nwith: {documents: "${500 * nodes}"}\n'
+    )
+    runs = []
+    for nodes in (1, 2):
+        parameters = experiment.workload_at({"nodes": nodes}).fill(nodes).parameters
+        made = MadeUp(summary(), Manifest(FORMAT, workload=RecordedWorkload(file=WorkloadFile("small.yaml", "0"))))
+        made.__dict__["raw_manifest"] = {"workload": {"name": "small", "nodes": nodes, "parameters": dict(parameters)}}
+        runs.append(RecordedRun(f"r{nodes}", 1, {"nodes": nodes, "rate": 100.0}, made))
+    return RecordedExperiment(Path("found"), experiment.describe(), tuple(runs))
+
+
+@pytest.mark.parametrize(
+    ("text", "differing"),
+    [
+        (f"{GROWING}scaling: weak\ngrows: documents\nwith: {{documents: 500}}\n", None),
+        (f"{GROWING}scaling: weak\ngrows: documents\n", "its parameter documents is 500 with 1 node, not 1000"),
+        (f'{GROWING}with: {{documents: "${{500 * nodes}}"}}\n', None),
+        (f'{GROWING}with: {{documents: "${{400 + 100 * nodes}}"}}\n', "documents is 1000 with 2 nodes, not 600"),
+        (f"{GROWING}with: {{documents: 500}}\n", "its parameter documents is 1000 with 2 nodes, not 500"),
+        (f'{GROWING.replace("2]", "2], threads: [1, 2]")}with: {{documents: "${{500 * threads}}"}}\n', None),
+    ],
+)
+def test_data_that_grow_with_the_nodes_are_compared_at_each_number_of_nodes(load, text, differing):
+    measured = capacity_of_growing_data(load)
+    other = _other_load(load(text), measured)
+    assert other is None if differing is None else differing in other
+
+
+def test_the_capacity_of_weak_scaling_is_that_of_the_grown_data(load):
+    experiment = load(f"{GROWING}scaling: weak\ngrows: documents\n")
+    rates = [({"nodes": 2, "with.documents": documents}, rate) for documents, rate in ((1000, 900.0), (2000, 700.0))]
+    assert replace(experiment, capacities=tuple(rates))._capacity({"nodes": 2}) == 700.0
 
 
 @pytest.mark.store

@@ -67,7 +67,7 @@ def test_iterations_longer_than_the_pacing_and_early_stops_are_reported():
 
 def test_levels_that_are_whole_numbers_have_no_decimals():
     levels = {"nodes": 2, "rate": 2400.0, "store.limits.cpus": 0.1, "skew": 1e6, "store.kind": "redis"}
-    assert treatment_text(levels) == "nodes 2, rate 2400, cpus 0.1, skew 1000000, kind redis"
+    assert treatment_text(levels) == "nodes 2, rate 2400/s, cpus 0.1, skew 1000000, kind redis"
 
 
 def test_factors_with_the_same_last_part_are_told_apart():

@@ -258,8 +258,8 @@ def additive_effects(treatments: Codes, blocks: Codes, logs: Array) -> Additive:
     """Return the block effects of the least-squares fit log = treatment + block + noise, and its rank.
 
     `treatments` and `blocks` are numbered from 0, with one entry per run, as `logs`, the logarithms of the runs'
-    values. The effects are by number of block. If treatments do not connect the blocks, the effects are those of the
-    solution with the smallest norm.
+    values, or has several columns of them. The effects are by number of block. If treatments do not connect the blocks,
+    the effects are those of the solution with the smallest norm.
     """
     # The last block's effect is minus the sum of the others'.
     indicator = np.eye(int(blocks.max()) + 1)[blocks]
@@ -267,4 +267,4 @@ def additive_effects(treatments: Codes, blocks: Codes, logs: Array) -> Additive:
     design = np.column_stack([of_treatments, indicator[:, :-1] - indicator[:, -1:]])
     solution, _, rank, _ = np.linalg.lstsq(design, logs, rcond=None)
     of_blocks = solution[of_treatments.shape[1] :]
-    return Additive(np.append(of_blocks, -of_blocks.sum()), int(rank), design.shape[1])
+    return Additive(np.concatenate([of_blocks, -of_blocks.sum(axis=0, keepdims=True)]), int(rank), design.shape[1])

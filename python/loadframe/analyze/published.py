@@ -218,7 +218,10 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
     if "variant" in named:
         named |= {name for levels in folder.description.get("variants", {}).values() for name in levels}
     reference = {**figure.levels, **at_reference}
-    noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
+    # Runs that survive are too much alike to show the noise of other treatments.
+    noise = pooled_noise(
+        [value for value in group.values if value > 0] for group in groups if not _failed(folder, group.treatment)
+    )
     references = _by_others(base_groups, named)
     for place, members in _by_others(groups, named).items():
         chosen = _best(members, figure.levels)
@@ -231,8 +234,13 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
             runs=len(chosen.values),
             mean=noise.mean(chosen.values),
             change=_change(chosen, base, noise) if base else None,
-            failed=sum(run.store_failed and _at(run, chosen.treatment) for run in folder.counted),
+            failed=_failed(folder, chosen.treatment),
         )
+
+
+def _failed(folder: RecordedExperiment, treatment: Mapping[str, Any]) -> int:
+    """Return the number of runs and earlier attempts of a treatment in which the store failed."""
+    return sum(run.store_failed and _at(run, treatment) for run in folder.counted)
 
 
 def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:

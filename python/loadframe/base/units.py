@@ -325,6 +325,14 @@ def short_names(factors: Iterable[str]) -> dict[str, str]:
     return short
 
 
+def format_level(factor: str, level: object) -> str:
+    """Write the level of a factor: a rate as `50/s`, a memory limit as a size, other floats without trailing zeros."""
+    if factor == "store.limits.memory" and isinstance(level, int):
+        return format_size(level)
+    unit = "/s" if factor == "rate" and isinstance(level, int | float) else ""
+    return f"{level:.15g}{unit}" if isinstance(level, float) else f"{level}{unit}"
+
+
 def by_number(name: str) -> list[str | int]:
     """Return the sort key of a name such as `node-2`: its numbers count as numbers, and the rest as text."""
     return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"([0-9]+)", name))]

@@ -342,7 +342,8 @@ class Experiment:
 
     def _capacity(self, treatment: Mapping[str, Level]) -> float:
         """Return the capacity (1/s) of a treatment; BadInput unless exactly one earlier treatment has its levels."""
-        levels = {WITH + name: value for name, value in self.workload.parameters.items()}
+        parameters = {**self.workload.parameters, **self.workload_parameters(treatment)}
+        levels: dict[str, Any] = {WITH + name: value for name, value in parameters.items()}
         levels |= {**treatment, "nodes": self.nodes(treatment)}
         rates = [
             rate for of, rate in self.capacities if all(levels.get(name, level) == level for name, level in of.items())

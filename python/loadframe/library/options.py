@@ -85,6 +85,7 @@ def parsed_as(parse: Callable[[Any], Parsed], value: object, option: str) -> Par
 
 #: Shares given as options are below this.
 _MOST_SHARE = 100
+_SHARE = "write a percentage such as 5%"
 
 
 def share(text: str | float, option: str) -> float:
@@ -93,18 +94,15 @@ def share(text: str | float, option: str) -> float:
     Numbers above 1 need a percent sign. `option` is named in the message.
     """
     number, percent, rest = str(text).strip().partition("%")
-    remedy = "write a percentage such as 5%"
     try:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = math.nan
     if rest or math.isnan(value):
-        raise BadInput(f"{option} {text!r} is not a share", remedy=remedy)
-    if not percent and 1 < value < _MOST_SHARE:
-        what = f"{option} must be at most 1 without a percent sign; got {text}"
-        raise BadInput(what, remedy=f"write a percentage such as {text}%")
-    if not 0 < value < _MOST_SHARE:
-        raise BadInput(f"{option} must be above 0% and below {_MOST_SHARE:.0%}; got {text}", remedy=remedy)
+        raise BadInput(f"{option} {text!r} is not a share", remedy=_SHARE)
+    if not 0 < value < _MOST_SHARE or (value > 1 and not percent):
+        what = f"{option} must be above 0 and at most 1, or a percentage below {_MOST_SHARE:.0%}; got {text}"
+        raise BadInput(what, remedy=_SHARE)
     return value
 
 

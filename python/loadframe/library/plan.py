@@ -14,7 +14,7 @@ from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.base.errors import BadInput
-from loadframe.base.units import counted, format_nodes, format_share
+from loadframe.base.units import counted, format_level, format_nodes, format_share
 from loadframe.experiment.design import Design
 from loadframe.experiment.design.estimate import (
     LONG,
@@ -214,7 +214,10 @@ def _runs_table(planned: PlannedRuns) -> Table:
     table.add_column("cluster")
     for group in planned.design.groups():
         for index, run in enumerate(group):
-            levels = (escape(str(run.treatment.get(factor, ""))) for factor in factors)
+            levels = (
+                escape(format_level(factor, run.treatment[factor])) if factor in run.treatment else ""
+                for factor in factors
+            )
             values = derived[run.id]
             follow = (f"{values[name]:,}" if name in values else "" for name in following)
             cluster = "" if index else "existing" if planned.experiment.exists else "new"

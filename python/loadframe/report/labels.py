@@ -7,6 +7,7 @@ from loadframe.base.units import (
     counted,
     format_count,
     format_duration,
+    format_level,
     format_limit,
     format_nodes,
     format_share,
@@ -434,16 +435,6 @@ def overruns_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; empty without factors.
-
-    The float 50.0 is written `50`.
-    """
-
-    def text(factor: str, level: object) -> str:
-        """Write the level of a factor: a memory limit as a size, a float without trailing zeros."""
-        if factor == "store.limits.memory" and isinstance(level, int):
-            return format_size(level)
-        return f"{level:.15g}" if isinstance(level, float) else f"{level}"
-
+    """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; empty without factors."""
     names = short_names(treatment)
-    return ", ".join(f"{names[factor]} {text(factor, level)}" for factor, level in treatment.items())
+    return ", ".join(f"{names[factor]} {format_level(factor, level)}" for factor, level in treatment.items())

@@ -109,8 +109,8 @@ def _offered(curves: PhaseCurves) -> str:
 
 
 def _is_repeated(treatments: Sequence[Treatment]) -> bool:
-    """Return whether any treatment has two or more runs, so that the variance between runs is known."""
-    return any(len(treatment.points) > 1 for treatment in treatments)
+    """Return whether any treatment without failures has two or more runs: the variance between runs is known."""
+    return any(len(treatment.points) > 1 and not treatment.failed for treatment in treatments)
 
 
 def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
@@ -121,7 +121,12 @@ def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") ->
     """
     if _is_repeated(treatments):
         return "The load generator's own limits leave the size of the change open."
-    return f"{subject} has two valid runs, so the variance between runs is unknown."
+    return f"{subject}{_without_failures(treatments)} has two valid runs, so the variance between runs is unknown."
+
+
+def _without_failures(treatments: Sequence[Treatment]) -> str:
+    """Return ` without failures`, to qualify treatments, if the store failed at any; else an empty text."""
+    return " without failures" if any(treatment.failed for treatment in treatments) else ""
 
 
 def _at(treatments: Sequence[Treatment]) -> str:
@@ -334,7 +339,8 @@ def _survivors(curves: PhaseCurves) -> str:
 def _luck(curves: PhaseCurves) -> str:
     """Return a sentence on the correction for selecting the best of several numbers of clients."""
     if not _is_repeated(curves.treatments):
-        return "No treatment has two valid runs, so the selection bias is unknown."
+        unlike = _without_failures(curves.treatments)
+        return f"No treatment{unlike} has two valid runs, so the selection bias is unknown."
     most = 1 - min(row.treatment.without_luck for row in curves.speedups)
     if most < _LITTLE:
         return "Their leads are too large to be due to chance."

@@ -72,10 +72,14 @@ def effect_text(contrast: Contrast) -> str:
     return _ratio_text(contrast.ratio, contrast.low_open or contrast.high_open)
 
 
+def is_open(result: SettingsAt, standing: RankedCombination) -> bool:
+    """Return whether failures at a combination or at the default leave an end of its ratio open."""
+    return standing.combination != 0 and any(number in result.failed for number in (0, standing.combination))
+
+
 def standing_text(result: SettingsAt, standing: RankedCombination) -> str:
     """Write a combination's ratio to the default like an effect; failures of either one leave an end open."""
-    fails = standing.combination != 0 and any(number in result.failed for number in (0, standing.combination))
-    return _ratio_text(standing.ratio, fails)
+    return _ratio_text(standing.ratio, is_open(result, standing))
 
 
 def _ratio_text(ratio: Estimate, is_open: bool) -> str:
@@ -135,7 +139,8 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
     measure = response.measure.phrase
     if all(fit.p is None for fit in ranked):
-        return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs."
+        sound = " at combinations without failures" if result.failed else ""
+        return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs{sound}."
     if not claimed and result.failed:
         return f"Inconclusive: which settings change {measure} is unknown, because the store failed {_where(result)}."
     untested = [term_text(result, fit.term) for fit in model.terms if fit.p is None and len(fit.term) == 1]

@@ -1,7 +1,8 @@
 """Curves of an experiment: throughput over clients, over nodes at the best clients, and over any numeric factor.
 
 The curves are not fitted, because no general law describes throughput over, for example, a result size or a pause. Each
-point is a mean over runs; its interval uses the relative spread that all repeated treatments of the phase share.
+point is a mean over runs; its interval uses the relative spread that all repeated treatments of the phase share, except
+those at which the store failed.
 """
 
 import json
@@ -202,8 +203,8 @@ def phase_curves(
     response times.
     """
     measured = points(runs, phase, operation, rate)
-    treatments, noise = gather(measured)
-    treatments = _with_failures(treatments, runs, attempts)
+    failing = {run.treatment_key for run in (*runs, *attempts) if run.store_failed}
+    treatments, noise = gather(measured, {run.id for run in runs if run.treatment_key in failing})
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
         by_nodes[treatment.nodes].append(treatment)
@@ -243,17 +244,6 @@ def phase_curves(
         warnings=(*failed, *rules.warnings(runs, phase, best)),
         failed=failed,
         other_operations=len({name for run in runs for name in run.operations(phase)}) > 1,
-    )
-
-
-def _with_failures(
-    treatments: Sequence[Treatment], runs: Sequence[RecordedRun], attempts: Sequence[RecordedRun]
-) -> tuple[Treatment, ...]:
-    """Return the treatments, marked as failed if the store failed there in a run or an earlier attempt."""
-    failed = {run.treatment_key for run in (*runs, *attempts) if run.store_failed}
-    spoilt = {run.id for run in runs if run.treatment_key in failed}
-    return tuple(
-        replace(treatment, failed=any(point.run in spoilt for point in treatment.points)) for treatment in treatments
     )
 
 
@@ -455,7 +445,9 @@ def _factor_curve(folder: RecordedExperiment, phase: str, factor: str, levels: N
             failed[others, level] += 1
             # A level at which every run failed stays on the line, without a figure.
             groups[others].setdefault(level, [])
-    every = [members for line in groups.values() for members in line.values()]
+    every = [
+        members for others, line in groups.items() for level, members in line.items() if (others, level) not in failed
+    ]
     measures = (Measure(phase, rate.name), Measure(phase, "p50", operation))
     noises = [pooled_noise(_values(members, measure) for members in every) for measure in measures]
     lines = []

@@ -189,7 +189,10 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
     by_phase: dict[str, list[Treatment]] = defaultdict(list)
     for curve in curves:
         by_phase[curve.phase] += curve.treatments
-    noises = {phase: pooled_noise(map(_throughputs, treatments)) for phase, treatments in by_phase.items()}
+    noises = {
+        phase: pooled_noise(_throughputs(treatment) for treatment in treatments if not treatment.failed)
+        for phase, treatments in by_phase.items()
+    }
     grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
     for curve in curves:
         cpus = curve.others.get(_CPUS)

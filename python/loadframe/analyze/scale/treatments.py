@@ -9,7 +9,7 @@ the treatments that it does not exceed significantly; on a plateau the result is
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
@@ -250,18 +250,21 @@ def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
     return Noise(math.sqrt(squares / freedom) if freedom else math.inf, freedom)
 
 
-def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
+def gather(points: Iterable[Point], failed: Collection[str] = ()) -> tuple[tuple[Treatment, ...], Noise]:
     """Return the treatments, by size in ascending order, and their common noise.
 
-    Unusable points and those with a throughput of 0 are left out.
+    Unusable points and those with a throughput of 0 are left out. Treatments with a run of `failed` are marked as
+    failed. They do not show the noise, because runs that survive are too much alike.
     """
     by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.usable and point.throughput > 0:
             by_size[point.nodes, point.clients].append(point)
-    noise = pooled_noise([point.throughput for point in group] for group in by_size.values())
+    spoilt = {size for size, group in by_size.items() if any(point.run in failed for point in group)}
+    noise = pooled_noise([point.throughput for point in group] for size, group in by_size.items() if size not in spoilt)
     ordered = sorted(by_size, key=lambda size: tuple(number or 0 for number in size))
-    return tuple(_treatment(tuple(by_size[size]), noise) for size in ordered), noise
+    treatments = (replace(_treatment(tuple(by_size[size]), noise), failed=size in spoilt) for size in ordered)
+    return tuple(treatments), noise
 
 
 def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
@@ -363,13 +366,17 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     """Return the ratio of two chosen treatments, `above` divided by `below`, paired by block; both are among `chosen`.
 
     A block affects all of its runs alike, so ratios within a block are free of its effect. All chosen treatments
-    contribute to the estimates of blocks and noise. With too few of them the common spread of all treatments is used,
-    which includes the blocks' variance and is conservative.
+    without failures contribute to the estimates of blocks and noise. With too few of them, or if the store failed at
+    one of the two, the common spread of all treatments is used, which includes the blocks' variance and is
+    conservative.
     """
+    if above.failed or below.failed:
+        return ratio_of(above, below, noise)
     runs = [
         Observation(point.throughput, at, point.block)
         for at, candidate in enumerate(chosen)
         for point in candidate.points
+        if not candidate.failed
     ]
     places = [next(at for at, candidate in enumerate(chosen) if candidate is one) for one in (below, above)]
     ratio = estimate_ratio(runs, *places)

@@ -193,7 +193,7 @@ def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Respo
     others = [Measure(phase, "throughput"), Measure(phase, "p50", design.main), Measure(phase, "p99", design.main)]
     others = [other for other in others if other.kind not in RATES or _closed(design.used, phase)]
     measures = dict.fromkeys([design.objective, *others, *_execution_means(design.used, phase)])
-    modelled = (_response(measure, design, description) for measure in measures)
+    modelled = (_response(measure, design, description) for measure in measures if _known(measure, design))
     return tuple(response for response in modelled if response.model.terms)
 
 
@@ -247,7 +247,7 @@ def _analyse(
             *_failing(failed_runs, failed_at, failures, factors, responses),
             *faulty_runs([Group("the design", tuple(designed), strict=True)]),
             *(fresh_nodes(_of_figures(used, design.runs), [design.phase]) if costs else ()),
-            *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
+            *_doubts(description["scheme"], design, responses, best, confirmation),
             *([rules.UNKNOWN_EFFECTS(settings=[short(name) for name in unknown])] if unknown else []),
         ),
         failed=failed,
@@ -270,15 +270,22 @@ def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
     return [Measure(phase, "mean", name) for name in names]
 
 
+def _known(measure: Measure, design: _Designed) -> list[int]:
+    """Return the indices of the used runs with a value of the measure above 0 and an upper bound.
+
+    A value without an upper bound cannot show an effect.
+    """
+    return [
+        index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
+    ]
+
+
 def _response(measure: Measure, design: _Designed, description: Mapping[str, Any]) -> Response:
     """Return the model of a measure, with the ends of intervals open that failed runs hide.
 
-    Values without an upper bound are left out.
+    Runs without a known value are left out; at least one must have one.
     """
-    # A value without an upper bound cannot show an effect.
-    known = [
-        index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
-    ]
+    known = _known(measure, design)
     values = [math.log(measure.of(design.used[index]) or math.nan) for index in known]
     failed = len(design.failed_rows)
     rows = [*(design.rows[index] for index in known), *design.failed_rows]
@@ -471,30 +478,35 @@ def _confirmation(
 
 def _doubts(
     scheme: str,
-    designed: Sequence[RecordedRun],
+    design: _Designed,
     responses: Sequence[Response],
     winner: Levels | None,
-    factors: Mapping[str, Sequence[Any]],
     confirmation: Comparison | None,
 ) -> list[Finding]:
     """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation.
 
-    `designed` are the runs of the design, without confirmation runs. Findings about effects concern the first of
-    `responses`.
+    Findings about effects concern the first of `responses`. Combinations at which the store failed are not missing:
+    `_failing` has a finding for each.
     """
     findings: list[Finding] = []
-    treatments = {_key(run.treatment) for run in designed}
-    usable = Counter(_key(run.treatment) for run in designed if run.survived)
-    missing = treatments - set(usable)
+    factors = design.factors
+    treatments, failed = ({_key(run.treatment) for run in runs} for runs in (design.designed, design.failed))
+    shown = Counter(_key(run.treatment) for run in design.used)
+    missing = treatments - failed - set(shown)
     if missing:
-        findings.append(rules.INCOMPLETE(missing=len(missing), total=len(treatments)))
+        findings.append(rules.INCOMPLETE(missing=len(missing), total=len(treatments), measure=design.objective.phrase))
     if not responses and scheme not in ADAPTIVE:
         findings.append(rules.NOTHING_VARIED())
     if responses:
         model = responses[0].model
         if not model.freedom:
             judged = any(fit.p is not None for fit in model.terms)
-            findings.append(rules.UNREPEATED(judged=judged, repeated=max(usable.values()) > 1))
+            repeated = {key for key, runs in shown.items() if runs > 1}
+            findings.append(
+                rules.UNREPEATED(
+                    judged=judged, repeated=bool(repeated), of_survivors=bool(repeated) and repeated <= failed
+                )
+            )
         varied = sum(len(levels) > 1 for levels in factors.values())
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
             findings.append(_interactions(scheme, responses[0], tuple(factors)))

@@ -12,6 +12,11 @@ Slow runs fail more often than fast ones, so the runs that survive are a selecti
 therefore assumed to be at most as good as the model of the others predicts. The fit of the others equals the fit of all
 runs with these predictions, so the assumption bounds an effect on which a failed run bears on one side only. Failures
 on both sides of an effect make it unknown.
+
+Survivors also vary too little. Variances therefore come from combinations without failures alone. Their residuals are
+independent of the effects by the fit of all runs, so Student's t holds. If blocks or clusters leave these combinations
+no degrees of freedom, their variance is part of the residual, which widens the intervals. Without any, the variance is
+unknown.
 """
 
 import itertools
@@ -128,6 +133,8 @@ Labels = npt.NDArray[np.int64]
 _LEAST_FOR_LENTH = 4
 #: Rounding error of zero.
 _TINY = 1e-8
+#: Relative resolution of values, the least standard deviation: equal values differ by rounding errors.
+RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,10 @@ class Contrast:
     p: float | None = None
     low_open: bool = False
     high_open: bool = False
+    #: Degrees of freedom of `half_width` and `p`.
+    freedom: float = 0.0
+    #: Half of the sum of the absolute weights of runs: the error of the effect if the errors of values span 1.
+    reach: float = 1.0
 
     @property
     def ratio(self) -> Estimate:
@@ -213,17 +224,33 @@ class Data:
     #: Whether effects are of a level with the others at their defaults, or means over the other factors.
     alone: bool = False
 
+    def of(self, runs: Sequence[int]) -> "Data":
+        """Return the data of the runs with these indices."""
+        chosen = np.array(runs, dtype=np.int64)
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            response=self.response[chosen],
+            blocks=[self.blocks[run] for run in runs],
+            plots=[self.plots[run] for run in runs],
+        )
 
-def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
+    def columns(self, terms: Sequence[Term]) -> dict[Term, Array]:
+        """Return the columns of each term."""
+        return {term: columns_of(self.rows, self.levels, term, balanced=not self.alone) for term in terms}
+
+
+def fit_model(data: Data, terms: Sequence[Term] | None = None, *, sound: Sequence[int] | None = None) -> EffectsModel:
     """Return the fit of main effects and of the interactions that the design can estimate, or of these terms.
 
     Effects that the existing runs do not determine are omitted, for example the effects of a factor with one level in
-    all runs, or with levels that differ only between blocks.
+    all runs, or with levels that differ only between blocks. Variances come from the runs with the indices `sound`, by
+    default from all.
     """
     balanced = not data.alone
     if terms is None:
         terms = estimable_terms(data.rows, data.levels, balanced=balanced)
-    columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
+    columns = data.columns(terms)
     total = float(((data.response - data.response.mean()) ** 2).sum())
     blocks = numbered(data.blocks)
     plots = numbered(data.plots)
@@ -233,18 +260,20 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
         constant = [term for term in terms if np.allclose(columns[term], _project(columns[term], plots), atol=_TINY)]
         whole = [term for term in terms if term in whole or term in constant]
     easy = [term for term in terms if term not in whole]
-    number = int(plots.max() + 1)
-    lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
-    if whole and easy and number < len(data.rows):
-        within = {term: columns[term] for term in easy}
-        lower = _stratum(data.response, within, plots, len(data.rows), lenth)
-        strata = [_between(data, lower, within, {term: columns[term] for term in whole}, lenth), lower]
+    is_split = whole and easy and int(plots.max() + 1) < len(data.rows)
+    parts: Sequence[Sequence[Term]] = (whole, easy) if is_split else (terms,)
+    if sound is None or len(sound) == len(data.rows):
+        known, lenth = data, balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
+        strata = known_strata = _strata(data, parts, lenth)
     else:
-        strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
+        # Lenth's method judges effects by each other, so it would use the others.
+        known = data.of(sound)
+        known_strata = _variances(known, parts)
+        strata = _strata(data, parts, lenth=False, variances=known_strata)
     rest = sum(stratum.rest for stratum in strata)
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items() if term}
     if len(fits) < len(terms) and len(strata) > 1:
-        across = _across(data, columns, strata[-1])
+        across = _across(data, terms, strata[-1], known, known_strata[-1].rest)
         rest, both = across.rest, _fits(across, total)
         # The other strata have only a part of each sum of squares. A term that they determine in part may be confounded
         # with another one across clusters, and keeps its part.
@@ -267,38 +296,45 @@ def fit_model(data: Data, terms: Sequence[Term] | None = None) -> EffectsModel:
 def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     """Return a model of logarithms with effects widened by the bounds of the values.
 
-    A main effect is a difference of two means, and each mean may be off by the bounds. An interaction is a difference
-    of such differences. A term whose effects may all be 0 gets p = 1.
+    Each run may be off by the bounds, in the direction that its weight in an effect makes worst. p values are those of
+    the possible effects nearest to 0.
     """
     if bounds.is_exact:
         return model
     log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
-    contrasts = tuple(
-        replace(one, half_width=one.half_width + log_range * 2 ** (len(one.term) - 1)) for one in model.contrasts
-    )
-    clear = {one.term for one in contrasts if one.excludes_none}
-    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
-    return replace(model, contrasts=contrasts, terms=terms)
+    contrasts = [_widened(one, log_range * one.reach) for one in model.contrasts]
+    terms = []
+    for fit in model.terms:
+        judged = _judged(fit, [one for one in contrasts if one.term == fit.term])
+        terms.append(fit if fit.p is None else replace(fit, p=max(fit.p, judged.p or 0.0)))
+    return replace(model, contrasts=tuple(contrasts), terms=tuple(terms))
+
+
+def _widened(contrast: Contrast, by: float) -> Contrast:
+    """Return an effect that may be off by `by`, with the p of the possible effect nearest to 0."""
+    p = contrast.p
+    if p is not None:
+        error = contrast.half_width / half_width(1.0, contrast.freedom)
+        p = 2 * float(special.stdtr(contrast.freedom, -max(abs(contrast.value) - by, 0.0) / error))
+    return replace(contrast, half_width=contrast.half_width + by, p=p)
 
 
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
     """Return the fit of data without the last `failed` runs, which open the intervals of effects on which they bear.
 
-    In these runs the store failed, and their response is ignored. `higher` says whether more is better. A term is
-    significant only if the bounded end of an effect excludes 0. Effects are unknown that only failed runs determine, or
-    on which failed runs bear inside an interaction that the others cannot estimate.
+    In these runs the store failed, and their response is ignored. `higher` says whether more is better. Variances come
+    from combinations without failed runs. A term is significant only if the bounded end of an effect excludes 0.
+    Effects are unknown that only failed runs determine, or on which failed runs bear inside an interaction that the
+    others cannot estimate.
     """
     if not failed:
         return fit_model(data)
     number = len(data.response) - failed
-    survivors = replace(
-        data,
-        rows=data.rows[:number],
-        response=data.response[:number],
-        blocks=data.blocks[:number],
-        plots=data.plots[:number],
+    survivors = data.of(range(number))
+    failing = set(map(tuple, data.rows[number:].tolist()))
+    model = fit_model(
+        survivors, sound=[run for run, row in enumerate(survivors.rows.tolist()) if tuple(row) not in failing]
     )
-    model = fit_model(survivors)
     terms = estimable_terms(survivors.rows, data.levels, balanced=model.balanced)
     low_open, high_open = _opened(data, number, terms, higher=higher)
     # The interaction may explain the values of such a term, whatever the failed runs would have been.
@@ -313,18 +349,22 @@ def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
         for one in whole.contrasts
         if (one.term, one.levels) not in known
     ]
-    fits = {fit.term: _judged(fit, [one for one in contrasts if one.term == fit.term]) for fit in model.terms}
+    fits = {}
+    for fit in model.terms:
+        of_term = [one for one in contrasts if one.term == fit.term]
+        # The F test of all contrasts includes the open ones.
+        is_open = not of_term or any(one.low_open or one.high_open for one in of_term)
+        fits[fit.term] = _judged(fit, of_term) if is_open else fit
     unknown = [replace(fit, share=0.0, p=None if fit.p is None else 1.0) for fit in whole.terms if fit.term not in fits]
     return replace(model, terms=(*fits.values(), *unknown), contrasts=tuple(contrasts), lost=tuple(sorted(lost)))
 
 
 def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:
-    """Return a term with the p that these contrasts of it leave if failed runs open intervals.
+    """Return a term with the smallest p of its contrasts with a bounded end, times their number (Bonferroni).
 
-    The F test of all contrasts includes the open ones, so p is the smallest of those with a bounded end, times their
-    number (Bonferroni). It is 1 for terms without contrasts.
+    p stays None, and is 1 for terms without contrasts.
     """
-    if fit.p is None or (contrasts and not any(one.low_open or one.high_open for one in contrasts)):
+    if fit.p is None:
         return fit
     bounded = [one for one in contrasts if not (one.low_open and one.high_open)]
     judged = [one.p for one in bounded if one.p is not None and one.may_differ]
@@ -334,19 +374,22 @@ def _judged(fit: TermFit, contrasts: Sequence[Contrast]) -> TermFit:
 def _opened(data: Data, number: int, terms: Sequence[Term], *, higher: bool) -> tuple[set[Named], set[Named]]:
     """Return the effects that worse responses of the runs from `number` on would lower, and those they would raise.
 
-    `terms` are those of the fit. `higher` says whether more is better.
+    `terms` are those of the fit. `higher` says whether more is better. A run in a block without runs of the fit, such
+    as a session that only failed, counts without blocks: a block of its own would hide that the others are a selection.
     """
 
-    def effects(response: Array) -> dict[Named, float]:
+    def effects(runs: Data, response: Array) -> dict[Named, float]:
         """Return the effects for these responses of all runs."""
-        model = fit_model(replace(data, response=response), terms)
+        model = fit_model(replace(runs, response=response), terms)
         return {(one.term, one.levels): one.value for one in model.contrasts}
 
     low_open, high_open = set(), set()
-    for index in range(number, len(data.response)):
-        worse = np.zeros(len(data.response))
+    fitted, count = set(data.blocks[:number]), len(data.response)
+    merged = replace(data, blocks=[0] * count, plots=range(count))
+    for index in range(number, count):
+        worse = np.zeros(count)
         worse[index] = -1.0 if higher else 1.0
-        moved = effects(worse)
+        moved = effects(data if data.blocks[index] in fitted else merged, worse)
         low_open |= {key for key, value in moved.items() if value < -_TINY}
         high_open |= {key for key, value in moved.items() if value > _TINY}
     return low_open, high_open
@@ -368,6 +411,8 @@ class _Stratum:
     squares: Mapping[Term, float]
     #: The residual sum of squares.
     rest: float
+    #: The weight of each run in beta (coefficients, runs).
+    weights: Array
     #: The part of the covariance of beta that comes from a lower stratum, and its degrees of freedom.
     carried: Array
     carried_freedom: int = 0
@@ -386,6 +431,49 @@ class _Stratum:
             return direct, self.freedom
         parts = sizes[0] ** 2 / self.freedom + sizes[1] ** 2 / self.carried_freedom
         return direct + carried, sum(sizes) ** 2 / parts
+
+
+def _strata(
+    data: Data, parts: Sequence[Sequence[Term]], lenth: bool, variances: Sequence[_Stratum] = ()
+) -> list[_Stratum]:
+    """Return the fit of the terms within blocks, or of two parts: of the first between clusters, and the other within.
+
+    `lenth` allows Lenth's method. `variances` are the strata of other runs whose variances to use.
+    """
+    blocks, plots = numbered(data.blocks), numbered(data.plots)
+    within = data.columns(parts[-1])
+    lower = _stratum(data.response, within, blocks if len(parts) == 1 else plots, len(data.rows), lenth)
+    if variances:
+        lower = replace(lower, variance=variances[-1].variance, freedom=variances[-1].freedom)
+    if len(parts) == 1:
+        return [lower]
+    upper = _between(data, lower, within, data.columns(parts[0]), lenth)
+    if variances:
+        # Variances of means of clusters are in the unit of a sum of squares over runs.
+        size = len(data.rows) / int(plots.max() + 1)
+        freedom = variances[0].freedom if upper.freedom else 0
+        upper = replace(upper, variance=size * variances[0].variance, freedom=freedom)
+    return [upper, lower]
+
+
+def _variances(data: Data, parts: Sequence[Sequence[Term]]) -> list[_Stratum]:
+    """Return the strata whose variances hold for these runs: for each part of the terms, as in `_strata`.
+
+    Without degrees of freedom, the strata include the differences between blocks, or between clusters. The variance
+    between clusters is that of their means.
+    """
+    if not len(data.rows):
+        return [_no_terms(np.zeros(1), np.zeros(1, dtype=np.int64))] * len(parts)
+    merged = replace(data, blocks=[0] * len(data.rows))
+    every = [[term for part in parts for term in part]]
+    choices = [_strata(data, parts, lenth=False), _strata(merged, parts, lenth=False)]
+    lowers = [choices[0][-1], *(_strata(runs, every, lenth=False)[0] for runs in (data, merged))]
+    lower = next((stratum for stratum in lowers if stratum.freedom), lowers[0])
+    if len(parts) == 1:
+        return [lower]
+    upper = next((strata[0] for strata in choices if strata[0].freedom), choices[0][0])
+    size = len(data.rows) / len(set(data.plots))
+    return [replace(upper, variance=upper.variance / size), lower]
 
 
 def _stratum(
@@ -427,10 +515,10 @@ def _stratum(
         # The term's sum of squares given all others: b' (V^-1) b over its coefficients.
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
-    variance = rest / freedom if freedom else 0.0
+    variance = max(rest / freedom, RESOLUTION**2) if freedom else 0.0
     estimator = inverse @ matrix.T
     more = np.zeros_like(inverse) if carried is None else estimator @ carried @ estimator.T
-    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, more, lenth=lenth)
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, estimator, more, lenth=lenth)
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
@@ -446,7 +534,7 @@ def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
     """Return the stratum of a design without estimable terms: all variation within `nuisance` is residual."""
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
     none = np.zeros((0, 0))
-    return _Stratum({}, np.zeros(0), none, none, 0.0, 0, {}, rest, none)
+    return _Stratum({}, np.zeros(0), none, none, 0.0, 0, {}, rest, none, none)
 
 
 def _between(
@@ -478,27 +566,37 @@ def _between(
         lenth,
         parts @ (lower.variance * lower.inverse) @ parts.T,
     )
-    return replace(upper, carried_freedom=lower.freedom, freedom=upper.freedom if lower.freedom else 0)
+    of_runs = (
+        scale * np.array([plots == plots[run] for run in first]) / np.bincount(plots)[plots] - parts @ lower.weights
+    )
+    return replace(
+        upper,
+        weights=upper.weights @ of_runs,
+        carried_freedom=lower.freedom,
+        freedom=upper.freedom if lower.freedom else 0,
+    )
 
 
-def _across(data: Data, columns: Mapping[Term, Array], lower: _Stratum) -> _Stratum:
-    """Return the fit of all terms, with these columns, to the runs, without a separation of clusters.
+def _across(data: Data, terms: Sequence[Term], lower: _Stratum, known: Data, rest: float) -> _Stratum:
+    """Return the fit of all terms to the runs, without a separation of clusters.
 
     It determines terms that are partly within and partly between clusters. `lower` is the fit of other terms within
     clusters. Its variance is that of runs. The residual beyond it also has the variance of clusters, which follows from
-    its expectation (Henderson, "Estimation of variance and covariance components", Biometrics 9, 1953, method 3).
+    its expectation (Henderson, "Estimation of variance and covariance components", Biometrics 9, 1953, method 3). This
+    residual is that of the runs `known`, and `rest` is their residual sum of squares within clusters.
     """
-    blocks, plots = numbered(data.blocks), numbered(data.plots)
-    together = (plots[:, np.newaxis] == plots).astype(np.float64)
-    fit = _stratum(data.response, columns, blocks, len(data.rows), lenth=False, carried=together)
-    freedom = fit.freedom - lower.freedom
+    fit = _fit_across(data, terms)
+    basis = fit if known is data or not len(known.rows) else _fit_across(known, terms)
+    freedom = basis.freedom - lower.freedom
     if not lower.freedom or freedom <= 0:
         return replace(fit, variance=0.0, freedom=0, carried=np.zeros_like(fit.inverse))
-    matrix = np.column_stack(list(columns.values()))
+    blocks = numbered(known.blocks)
+    together = _together(known)
+    matrix = np.column_stack(list(known.columns(terms).values()))
     matrix = matrix - _project(matrix, blocks)
-    explained = np.trace(_project(together, blocks)) + ((matrix.T @ together @ matrix) * fit.inverse).sum()
+    explained = np.trace(_project(together, blocks)) + ((matrix.T @ together @ matrix) * basis.inverse).sum()
     # The mean square of the residual has the variance of runs, and this multiple of the variance of clusters.
-    multiple = (len(data.rows) - explained) / freedom
+    multiple = (len(known.rows) - explained) / freedom
     between = fit.carried / multiple
     # A negative part would subtract the variance of runs, so it counts as 0.
     sizes, axes = np.linalg.eigh(fit.inverse - between)
@@ -506,11 +604,24 @@ def _across(data: Data, columns: Mapping[Term, Array], lower: _Stratum) -> _Stra
     return replace(
         fit,
         inverse=between,
-        variance=max(fit.rest - lower.rest, 0.0) / freedom,
+        variance=max((basis.rest - rest) / freedom, RESOLUTION**2),
         freedom=freedom,
         carried=lower.variance * within,
         carried_freedom=lower.freedom,
     )
+
+
+def _fit_across(data: Data, terms: Sequence[Term]) -> _Stratum:
+    """Return the fit of all terms within blocks; `carried` is the covariance from a variance of clusters of 1."""
+    blocks = numbered(data.blocks)
+    return _stratum(data.response, data.columns(terms), blocks, len(data.rows), lenth=False, carried=_together(data))
+
+
+def _together(data: Data) -> Array:
+    """Return a matrix with 1 for each pair of runs on one cluster, else 0."""
+    plots = numbered(data.plots)
+    together: Array = (plots[:, np.newaxis] == plots).astype(np.float64)
+    return together
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
@@ -527,12 +638,11 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
         if stratum.freedom:
             covariance, freedom = stratum.errors(place)
             beta = stratum.beta[place]
-            ratio = float(beta @ np.linalg.pinv(covariance) @ beta) / width if covariance.any() else np.inf
-            p = float(special.fdtrc(width, freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
+            ratio = float(beta @ np.linalg.pinv(covariance) @ beta) / width
+            p = float(special.fdtrc(width, freedom, ratio))
         elif lenth:
             spread, freedom = lenth
-            t = abs(float(stratum.beta[place.start])) / spread if spread else np.inf
-            p = 2 * float(special.stdtr(freedom, -t))
+            p = 2 * float(special.stdtr(freedom, -abs(float(stratum.beta[place.start])) / spread))
         fits[term] = TermFit(term, squares / total if total else 0.0, p)
     return fits
 
@@ -544,7 +654,7 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
     sizes = np.abs(stratum.beta)
     first = 1.5 * float(np.median(sizes))
     kept = sizes[sizes < 2.5 * first]
-    return 1.5 * float(np.median(kept)) if len(kept) else 0.0, len(sizes) / 3
+    return max(1.5 * float(np.median(kept)) if len(kept) else 0.0, RESOLUTION), len(sizes) / 3
 
 
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
@@ -572,8 +682,9 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
                 if not stratum.freedom and lenth:
                     error, freedom = lenth[0] * float(np.abs(weight).sum()), lenth[1]
                 half = half_width(error, freedom)
-                p = 2 * float(special.stdtr(freedom, -abs(value) / error)) if error else float(abs(value) < _TINY)
-            contrasts.append(Contrast(term, chosen, value, half, p))
+                p = 2 * float(special.stdtr(freedom, -abs(value) / error))
+            reach = float(np.abs(weight @ stratum.weights[place]).sum()) / 2
+            contrasts.append(Contrast(term, chosen, value, half, p, freedom=freedom, reach=reach))
     return contrasts
 
 

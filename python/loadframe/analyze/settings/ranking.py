@@ -1,7 +1,7 @@
 """Ranking of combinations of settings: their ratios to the default, and the probability that they are better.
 
 The unit is the run, on a log scale. All combinations share one spread, pooled after the blocks are removed, so that few
-repetitions of each are enough.
+repetitions of each are enough. Errors include those of the blocks' effects.
 
 The best of many noisy estimates is too good on average, so each combination is shrunk towards the common part: the mean
 of all, or the values predicted by the significant settings. Ranking, ratios and probabilities use these estimates.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.analyze.estimate import Estimate, Shrunken, additive_effects, half_width, on_log_scale, shrink
-from loadframe.analyze.settings.model import Array, numbered
+from loadframe.analyze.settings.model import RESOLUTION, Array, numbered
 from loadframe.base import special
 
 Numbers = npt.NDArray[np.int64]
@@ -53,32 +53,27 @@ def rank(
     `higher` says whether more is better. `effects` are the columns of the significant terms, with a row for each
     combination by its number; values shrink towards their prediction. `results` is the number of such rankings in the
     report. The runs of the combinations `failed` are those that survived. They look too good and too much alike, so
-    these combinations are neither shrunk nor part of the common mean. The variance and the effects of blocks come from
-    the others, if these have the degrees of freedom. Without significant terms, the probabilities account for the
-    choice among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
+    these combinations are neither shrunk nor part of the common mean. The variance comes from the others alone, and so
+    do the effects of blocks, if they have runs in all blocks. Without their degrees of freedom, the differences between
+    blocks are part of the variance. Without significant terms, the probabilities account for the choice among all of
+    their combinations (Sidak 1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
         return []
     labels = numbered(blocks)
     sound = ~np.isin(numbers, list(failed))
-    if set(labels[sound]) < set(labels) or _freedom(numbers[sound], labels) <= 0:
-        sound = np.ones(len(numbers), dtype=bool)
-    adjusted = logs
-    if labels.max():
-        additive = additive_effects(numbered(numbers[sound].tolist()), labels[sound], logs[sound])
-        adjusted = logs - additive.effects[labels]
     distinct = sorted(set(numbers.tolist()))
-    groups = [adjusted[numbers == number] for number in distinct]
-    shown = [adjusted[sound & (numbers == number)] for number in sorted(set(numbers[sound].tolist()))]
-    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in shown)
-    freedom = _freedom(numbers[sound], labels)
-    variance = squares / freedom if freedom > 0 else math.inf
-    means = np.array([group.mean() for group in groups])
-    noise = variance / np.array([float(len(group)) for group in groups])
+    weights, in_blocks = _weights(numbers, labels, sound)
+    means = weights @ logs
+    variance, freedom = _variance(numbers[sound], labels[sound], logs[sound])
+    if not freedom and not sound.all():
+        variance, freedom = _variance(numbers[sound], np.zeros_like(labels[sound]), logs[sound])
+    factors = weights @ weights.T
+    noise = variance * np.diag(factors)
     estimated = Shrunken(means.copy(), np.sqrt(noise))
     whole = np.array([number not in failed for number in distinct])
-    if 0 < variance < math.inf and whole.any():
+    if variance < math.inf and whole.any():
         columns = None if effects is None else _independent(effects[distinct][whole])
         shrunk = shrink(means[whole], noise[whole], columns)
         estimated.values[whole], estimated.errors[whole] = shrunk.values, shrunk.errors
@@ -86,20 +81,55 @@ def rank(
     for index, number in enumerate(distinct):
         difference = float(estimated.values[index] - means[0])
         error = math.hypot(float(estimated.errors[index]), math.sqrt(noise[0]))
+        if not np.allclose(in_blocks[index], in_blocks[0], atol=RESOLUTION):
+            # Without common blocks, also through other combinations, the difference includes that of the blocks.
+            error = math.inf
         ratio, better = _against(difference, error, freedom, number == 0, higher)
         measured = float(means[index] - means[0])
         if better is not None and effects is None:
-            _, alone = _against(measured, math.sqrt(noise[index] + noise[0]), freedom, number == 0, higher)
+            factor = float(factors[index, index] + factors[0, 0] - 2 * factors[index, 0])
+            _, alone = _against(measured, math.sqrt(variance * factor), freedom, number == 0, higher)
             chance = (alone or 0.0) ** (results * (len(distinct) - 1))
             # At least a half: the number of tried combinations makes a lead uncertain, but is not a disadvantage.
             better = min(better, max(chance, 0.5))
-        standings.append(RankedCombination(number, len(groups[index]), ratio, math.exp(measured), better))
+        runs = int((numbers == number).sum())
+        standings.append(RankedCombination(number, runs, ratio, math.exp(measured), better))
     return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
 
 
-def _freedom(numbers: Numbers, labels: Numbers) -> int:
-    """Return the degrees of freedom of the variance of runs of these combinations, in as many blocks as labels have."""
-    return len(numbers) - len(set(numbers.tolist())) - int(labels.max())
+def _weights(numbers: Numbers, labels: Numbers, sound: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return the weight of each run in each combination's mean without the effects of blocks, and their sum by block.
+
+    Both have a row for each combination, in ascending order. `numbers` and `labels` are the combination and the block
+    of each run. The effects of blocks come from the runs `sound`, or from all if those lack a block.
+    """
+    means = np.array([numbers == number for number in sorted(set(numbers.tolist()))], dtype=np.float64)
+    means /= means.sum(axis=1, keepdims=True)
+    of_blocks = np.eye(int(labels.max()) + 1)[labels]
+    if not labels.max():
+        return means, means @ of_blocks
+    fitted = sound if set(labels[sound]) == set(labels) else np.ones(len(numbers), dtype=bool)
+    unit = np.eye(len(numbers))[fitted]
+    effects = additive_effects(numbered(numbers[fitted].tolist()), labels[fitted], unit).effects
+    weights = means - means @ of_blocks @ effects
+    return weights, weights @ of_blocks
+
+
+def _variance(numbers: Numbers, labels: Numbers, logs: Array) -> tuple[float, int]:
+    """Return the variance of runs within combinations and blocks, and its degrees of freedom; infinite and 0 without.
+
+    `numbers` and `labels` are the combination and the block of each run.
+    """
+    if not len(numbers):
+        return math.inf, 0
+    treatments, blocks = numbered(numbers.tolist()), numbered(labels.tolist())
+    freedom = len(numbers) - int(treatments.max() + 1) - int(blocks.max())
+    if freedom <= 0:
+        return math.inf, 0
+    adjusted = logs - additive_effects(treatments, blocks, logs).effects[blocks]
+    groups = (adjusted[treatments == number] for number in range(int(treatments.max()) + 1))
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    return max(squares / freedom, RESOLUTION**2), freedom
 
 
 def _independent(effects: Array) -> Array | None:
@@ -122,5 +152,5 @@ def _against(
     if not math.isfinite(error):
         return Estimate(value, 0.0, math.inf), None
     gain = difference if higher else -difference
-    better = float(special.stdtr(freedom, gain / error)) if error else float(gain > 0)
+    better = float(special.stdtr(freedom, gain / error))
     return on_log_scale(value, half_width(error, freedom)), better

@@ -8,12 +8,18 @@ from loadframe.base.units import counted
 _REPEAT_EXCLUDED = "find out why runs were excluded, and repeat them"
 
 
-def _unrepeated(judged: bool, repeated: bool) -> str:
+def _unrepeated(judged: bool, repeated: bool, of_survivors: bool) -> str:
     """Return the cause: the run-to-run variance is unknown.
 
-    `judged`: whether effects have a p. `repeated`: whether a combination has two valid runs.
+    `judged`: whether effects have a p. `repeated`: whether a combination has two valid runs. `of_survivors`: whether
+    the store failed at all such combinations.
     """
     how = "effects are judged against each other (Lenth)" if judged else "no effect has an interval"
+    if of_survivors:
+        return (
+            "the store failed at each combination with two valid runs, and the runs that survive are too much alike to"
+            f" show the run-to-run variance: {how}"
+        )
     if repeated:
         return (
             "estimating effects and block differences uses up the valid runs, and none remains to estimate the"
@@ -61,7 +67,15 @@ def _failed_combination(combination: str, failed: int, total: int, listed: str, 
 
 
 UNREPEATED = Rule(
-    "unrepeated", _unrepeated, lambda repeated: _REPEAT_EXCLUDED if repeated else "take two repetitions or more"
+    "unrepeated",
+    _unrepeated,
+    lambda repeated, of_survivors: (
+        "find out why the store failed, and repeat the runs"
+        if of_survivors
+        else _REPEAT_EXCLUDED
+        if repeated
+        else "take two repetitions or more"
+    ),
 )
 NOTHING_VARIED = Rule(
     "nothing_varied",
@@ -81,7 +95,7 @@ INTERACTIONS_UNKNOWN = Rule(
 )
 INCOMPLETE = Rule(
     "incomplete",
-    "{missing} of {total} combinations lack a valid run, which unbalances the design",
+    "{missing} of {total} combinations lack a valid run with a known {measure}, which unbalances the design",
     _REPEAT_EXCLUDED,
 )
 UNKNOWN_EFFECTS = Rule("unknown_effects", _unknown_effects, _REPEAT_EXCLUDED)

@@ -7,19 +7,19 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.units import counted
+from loadframe.base.units import counted, format_nodes
 from loadframe.cluster import Cluster, ClusterSpec, Limits, below, is_path
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
-from loadframe.experiment.file.factors import WITH, Factor, Level, is_expression, read_factors
+from loadframe.experiment.file.factors import WITH, Factor, Level, expression, is_expression, read_factors
 from loadframe.experiment.file.model import (
     ONCE,
     REMOTE_HOSTS,
@@ -126,9 +126,9 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
-    experiment = _with_capacities(experiment)
     check_existing(experiment)
     kind.check(experiment)
+    experiment = _with_capacities(experiment)
     if file.prices and isinstance(file.prices.slo, SloEntry):
         # Costs are calculated for the first measured phase.
         check_slo(experiment, file.prices.slo, ("prices", "slo"), measured[:1])
@@ -200,10 +200,13 @@ def _with_capacities(experiment: Experiment) -> Experiment:
 def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str | None:
     """Return how load or store of the capacity experiment `measured` differ, apart from the factors of both, or None.
 
-    Compares parameters with the recorded runs, because the file may have changed since, and does not hold all values.
+    Its runs record the workload: the file may have other values by now, and the library sets some without the file.
+    Expressions of `nodes` and common factors, and the growing parameter of weak scaling, count with their values at the
+    levels of these runs. Expressions of other factors do not count.
     """
     description = measured.description
-    factors = {factor.name for factor in experiment.factors} | set(description["factors"])
+    planned, recorded_factors = {factor.name for factor in experiment.factors}, set(description["factors"])
+    factors, common = planned | recorded_factors, {"nodes"} | (planned & recorded_factors)
     if description["measure"] != list(experiment.measured):
         return f"it measures {', '.join(description['measure'])}"
     kind, other = experiment.file.store.kind, description["store"].get("kind")
@@ -211,20 +214,48 @@ def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str |
         return f"its store is {other}"
     varied = {name.removeprefix(WITH) for name in factors if name.startswith(WITH)}
     for values in (experiment.file.with_, description["with"]):
-        varied |= {name for name, value in values.items() if is_expression(value)}
+        varied |= {
+            name for name, value in values.items() if is_expression(value) and not common.issuperset(_names(value))
+        }
     # A run that failed before its load records no file.
-    recorded = [run.run.raw_manifest["workload"] for run in measured.runs if run.run and run.manifest.workload.file]
-    for theirs in {repr((it["nodes"], it["parameters"])): it for it in recorded}.values():
-        if theirs["name"] != experiment.workload.name:
-            return f"its workload is {theirs['name']}"
-        filled = experiment.workload.fill(theirs["nodes"])
-        if differing := set(theirs["parameters"]) ^ set(filled.parameters):
-            whose = "its workload" if min(differing) in theirs["parameters"] else "only this workload"
+    recorded = [
+        (run.run.raw_manifest["workload"], {name: level for name, level in run.treatment.items() if name in common})
+        for run in measured.runs
+        if run.run and run.manifest.workload.file
+    ]
+    for load, levels in {repr((it["nodes"], it["parameters"], at)): (it, at) for it, at in recorded}.values():
+        if load["name"] != experiment.workload.name:
+            return f"its workload is {load['name']}"
+        filled = _workload_at(experiment, {**levels, "nodes": load["nodes"]}, varied).fill(load["nodes"])
+        if differing := set(load["parameters"]) ^ set(filled.parameters):
+            whose = "its workload" if min(differing) in load["parameters"] else "only this workload"
             return f"{whose} has a parameter {min(differing)!r}"
-        for name, value in theirs["parameters"].items():
+        for name, value in load["parameters"].items():
             if filled.parameters[name] != value and varied.isdisjoint(origins([name], filled.made_of)):
-                return f"its parameter {name} is {value}"
+                at = f" with {format_nodes(load['nodes'])}" if "nodes" in factors else ""
+                return f"its parameter {name} is {value}{at}, not {filled.parameters[name]}"
     return None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """Return the names in an expression."""
+    return expression(str(value)).names
+
+
+def _workload_at(experiment: Experiment, levels: Mapping[str, Level], varied: Collection[str]) -> Workload:
+    """Return the workload with the parameters at these levels, `nodes` among them, without the parameters `varied`."""
+    document = experiment.document
+    values: dict[str, Level] = {
+        name: expression(str(value)).value(levels)
+        for name, value in experiment.file.with_.items()
+        if is_expression(value) and name not in varied
+    }
+    values |= experiment.kind.parameters(experiment, levels)
+    if not values:
+        return experiment.workload
+    return experiment.workload.with_parameters(
+        values, folder=document.path.parent, where=lambda name: document.where(("with", name))
+    )
 
 
 def _kind(document: Document) -> Kind:

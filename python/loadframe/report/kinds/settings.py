@@ -11,8 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.compare import Measure
 from loadframe.analyze.cost import Prices, costs_of
-from loadframe.analyze.estimate import half_width
+from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
@@ -204,6 +205,7 @@ def ranking_table(result: SettingsAt) -> Table:
                 Cell("–" if cost is None else f"{cost:.2f}", number=Number(cost)),
             ]
         )
+    which = " without failed runs" if result.failed else ""
     return Table(
         (
             "combination",
@@ -215,8 +217,8 @@ def ranking_table(result: SettingsAt) -> Table:
             "CPU per request, ratio",
         ),
         rows,
-        note="Ratios to the default, with 95 % intervals from a variance pooled over all combinations. Part of the lead"
-        f" of the best is chance: {settings_words.shrinkage_text(result)}",
+        note=f"Ratios to the default, with 95 % intervals from a variance pooled over all combinations{which}. Part of"
+        f" the lead of the best is chance: {settings_words.shrinkage_text(result)}",
     )
 
 
@@ -253,13 +255,14 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Map
     ordered = [_in_order(levels[result.factors[factor]]) for factor in (by, over)]
     scale, unit = _unit(result)
     error, freedom = _run_to_run(result)
+    failed = {str(result.combinations[number][by]) for number in result.failed}
     traces = []
     for index, label in enumerate(label for label in ordered[0] if label in cells):
         color = COLORS[index % len(COLORS)]
         values_at = {level: cells[label][level] for level in ordered[1] if level in cells[label]}
         means = np.array([np.mean(values) for values in values_at.values()])
         halves = np.array([half_width(error / math.sqrt(len(values)), freedom) for values in values_at.values()])
-        bounded = bool(np.isfinite(halves).all())
+        bounded = label not in failed and bool(np.isfinite(halves).all())
         traces.append(
             Trace(
                 list(values_at),
@@ -271,7 +274,11 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Map
                 high=numbers(scale * np.exp(means + halves)) if bounded else (),
             )
         )
-    intervals = "with 95 % intervals from the run-to-run variance" if freedom else "without intervals: no repetitions"
+    intervals = "with 95 % intervals from the run-to-run variance"
+    if not freedom:
+        intervals = "without intervals, because the run-to-run variance is unknown"
+    elif failed:
+        intervals += ", except for lines with failed runs"
     return Figure(
         name,
         Axis(short(result.factors[over]), "category"),
@@ -293,12 +300,13 @@ def _in_order(levels: Sequence[Any]) -> list[str]:
 def _run_to_run(result: SettingsAt) -> tuple[float, int]:
     """Return the pooled standard deviation of logarithms within a combination, and its degrees of freedom.
 
-    (0.0, 0) without repeated combinations.
+    Combinations at which the store failed do not count. (0.0, 0) without other repeated combinations.
     """
     by_combination: dict[int, list[float]] = defaultdict(list)
     for number, value in result.course:
-        by_combination[number].append(math.log(value))
-    freedom = len(result.course) - len(by_combination)
+        if number not in result.failed:
+            by_combination[number].append(math.log(value))
+    freedom = sum(len(logs) - 1 for logs in by_combination.values())
     squares = sum(float(((np.array(logs) - np.mean(logs)) ** 2).sum()) for logs in by_combination.values())
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
@@ -439,7 +447,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
                 "levels": levels[standing.combination],
                 "runs": standing.runs,
                 "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
-                "ratio": result.objective.interval(standing.ratio, of_ratio=True),
+                "ratio": _ratio(result.objective, standing.ratio, is_open=settings_words.is_open(result, standing)),
                 "ratio_measured": standing.measured,
                 "probability_better": standing.better,
                 "cpu_cost": result.costs.get(standing.combination),
@@ -455,6 +463,11 @@ def _result(result: SettingsAt) -> dict[str, Any]:
         "course": [{"levels": levels[number], "value": value} for number, value in result.course],
         "warnings": [warning.as_dict() for warning in result.warnings],
     }
+
+
+def _ratio(measure: Measure, ratio: Estimate, *, is_open: bool) -> dict[str, float | None]:
+    """Return a ratio for JSON; `is_open`: failures leave an end open, so the survivors' value is null."""
+    return measure.interval(ratio, of_ratio=True) | ({"value": None} if is_open else {})
 
 
 def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
@@ -479,7 +492,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
             {
                 "factors": [result.factors[index] for index in contrast.term],
                 "levels": list(contrast.levels),
-                "ratio": response.measure.interval(contrast.ratio, of_ratio=True),
+                "ratio": _ratio(response.measure, contrast.ratio, is_open=contrast.low_open or contrast.high_open),
             }
             for contrast in model.contrasts
         ],
