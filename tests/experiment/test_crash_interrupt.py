@@ -30,7 +30,7 @@ def test_the_node_is_killed_after_the_last_phase_in_spite_of_an_interrupt(monkey
         AcknowledgedDocuments(new_ids=True, blind_writes=False),
         SimpleNamespace(tell=lambda _: None),
     )
-    monkeypatch.setattr(session, "_await_ready", lambda _: None)
+    monkeypatch.setattr(session, "_await_ready", lambda *_, **__: None)
     monkeypatch.setattr(session, "_phase", lambda *_, **__: OUTCOME)
     monkeypatch.setattr(session, "_differences", lambda *_: [])
     monkeypatch.setattr(interrupts, "pending", lambda: True)

@@ -65,7 +65,9 @@ def test_without_a_limit_a_run_starts_once_the_store_has_settled_or_after_a_whil
     settling = States([YELLOW, GREEN])
     wait_until_ready(settling, "range", None, told)
     assert settling.states == [GREEN]
-    assert told.steps == ["waiting up to 10 s for the cluster: the cluster is yellow, with 1 copy of data not in service"]
+    assert told.steps == [
+        "waiting up to 10 s for the cluster: the cluster is yellow, with 1 copy of data not in service"
+    ]
     monkeypatch.setattr(preflight, "SETTLING", 0.05)
     wait_until_ready(States([YELLOW]), "range", None, told)
 

@@ -219,8 +219,7 @@ class Session:
                 hub.recording(writer.folder)
             pace = [yardstick()]
             # Wait first: a store may still assign copies of collections that the preparation created.
-            if not self._allow_bad:
-                wait_until_ready(self.cluster, phases[0].name, phases[0].ready_within, self.listener)
+            self._await_ready(phases[0], begins=True)
             self.cluster.begin_run(_draws(self.seed, labels))
             deviations, meanwhile = self._deviations(), list[str]()
             failures: list[Finding] = []
@@ -568,9 +567,12 @@ class Session:
         self._nearest[phase.name] = nearest.describe(threads)
         return {"homes": nearest.homes(threads)}
 
-    def _await_ready(self, phase: ResolvedPhase) -> None:
-        """Wait for the cluster as the phase's `ready_within` asks, unless `allow_bad`; StoreFailed on timeout."""
-        if phase.ready_within is not None and not self._allow_bad:
+    def _await_ready(self, phase: ResolvedPhase, begins: bool = False) -> None:
+        """Wait for the cluster as the phase's `ready_within` asks, unless `allow_bad`; StoreFailed on timeout.
+
+        If a run `begins`, wait for a few seconds also without `ready_within`.
+        """
+        if (begins or phase.ready_within is not None) and not self._allow_bad:
             wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
 
     def _deviations(self) -> list[str]:
