@@ -149,11 +149,15 @@ def test_reports_state_bounded_and_unknown_effects():
     content = document(result)
     for one in content["ranking"]:
         ratio = one["ratio"]
+        assert (one["mean"] is None) == bool(one["failed_runs"])
         known = [key for key in ("value", "low", "high") if ratio[key] is not None]
         assert known == (["high"] if one["failed_runs"] else ["value", "low", "high"])
     ratios = {tuple(one["factors"]): one["ratio"] for one in content["responses"][0]["effects"]}
     assert [ratios["cache",][key] is None for key in ("value", "low", "high")] == [True, True, False]
-    cells = {row[2].text != "0": row[3] for row in ranking_table(result).rows if row[0].text != "default"}
+    rows = {row[2].text != "0": row for row in ranking_table(result).rows if row[0].text != "default"}
+    assert rows[True][3].text == "–", "survivors have no mean"
+    assert rows[False][3].text.endswith("/s")
+    cells = {failed: row[4] for failed, row in rows.items()}
     assert cells[True].text.startswith("below 1.")
     assert (cells[True].number.value, cells[True].number.low) == (None, None)
     assert " [" not in cells[True].text and cells[False].small.startswith("[")

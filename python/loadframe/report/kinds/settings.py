@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings.analysis import Response, Settings, SettingsAt, read_settings, short
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_share
-from loadframe.report import settings_words
+from loadframe.report import compare_words, settings_words
 from loadframe.report.compare_words import quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
@@ -186,9 +187,10 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 
 def ranking_table(result: SettingsAt) -> Table:
     """Return a row for each combination in the order of the ranking, the best first, with ratios to the default."""
-    rows = []
+    rows, means = [], _means(result)
     for standing in result.standings:
         levels = result.combinations[standing.combination]
+        mean = means.get(standing.combination)
         cost = result.costs.get(standing.combination)
         tone = "best" if levels == result.winner else ""
         rows.append(
@@ -196,6 +198,9 @@ def ranking_table(result: SettingsAt) -> Table:
                 Cell(settings_words.combination_text(result, levels), tone=tone),
                 Cell(str(standing.runs)),
                 Cell(str(result.failed.get(standing.combination, (0, 0))[0])),
+                Cell("–")
+                if mean is None
+                else Cell(quantity(mean, result.objective), number=compare_words.number(mean, result.objective)),
                 settings_words.ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone),
                 Cell(f"{standing.measured:.3g}", number=Number(standing.measured)),
                 Cell(
@@ -211,6 +216,7 @@ def ranking_table(result: SettingsAt) -> Table:
             "combination",
             "runs",
             "failed",
+            "mean",
             f"{result.objective.phrase}, ratio",
             "as measured",
             "better than the default",
@@ -220,6 +226,18 @@ def ranking_table(result: SettingsAt) -> Table:
         note=f"Ratios to the default, with 95 % intervals from a variance pooled over all combinations{which}. Part of"
         f" the lead of the best is chance: {settings_words.shrinkage_text(result)}",
     )
+
+
+def _means(result: SettingsAt) -> dict[int, float]:
+    """Return the geometric mean of the objective at each combination without failed runs, by the combination's number.
+
+    Geometric, as the ratios compare logarithms. In the objective's unit: 1/s or s.
+    """
+    values: dict[int, list[float]] = defaultdict(list)
+    for combination, value in result.course:
+        if combination not in result.failed:
+            values[combination].append(value)
+    return {combination: geometric_mean(known) for combination, known in values.items()}
 
 
 def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[Any]]) -> list[Figure]:
@@ -406,15 +424,16 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Termina
 def _ranking(result: SettingsAt) -> TerminalTable:
     """Return the eight best combinations as a table for the terminal, the best first, with ratios to the default."""
     name = f"combination, by {result.objective.phrase}"
-    table = TerminalTable((name, "runs", "failed", "ratio", "as measured", "better", "CPU per request"))
+    table = TerminalTable((name, "runs", "failed", "mean", "ratio", "better", "CPU per request"))
+    means = _means(result)
     for standing in result.standings[:_SHOWN]:
         cost = result.costs.get(standing.combination)
         table.add(
             settings_words.combination_text(result, result.combinations[standing.combination]),
             str(standing.runs),
             str(result.failed.get(standing.combination, (0, 0))[0] or ""),
+            quantity(mean, result.objective) if (mean := means.get(standing.combination)) else "",
             settings_words.standing_text(result, standing),
-            f"{standing.measured:.3g}",
             settings_words.better_text(standing.better),
             "" if cost is None else f"{cost:.2f}",
         )
@@ -437,6 +456,7 @@ def settings_document(settings: Settings) -> dict[str, Any]:
 def _result(result: SettingsAt) -> dict[str, Any]:
     """Return the result of one phase at one size for JSON."""
     levels = [dict(zip(result.factors, combination, strict=True)) for combination in result.combinations]
+    means = _means(result)
     return {
         "at": dict(result.at),
         "phase": result.phase,
@@ -447,6 +467,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
                 "levels": levels[standing.combination],
                 "runs": standing.runs,
                 "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
+                "mean": means.get(standing.combination),
                 "ratio": _ratio(result.objective, standing.ratio, is_open=settings_words.is_open(result, standing)),
                 "ratio_measured": standing.measured,
                 "probability_better": standing.better,
