@@ -249,14 +249,15 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     """Return a row for each run, also failed and missing ones, with its verdict and its levels of `factors`."""
     rows = []
     for run in runs:
-        word = run_status(run)
+        word, causes = run_status(run), [reason.cause for reason in run.reasons]
         tone = {"valid": "valid", "bounded": "valid", "not made": "muted"}.get(word, "invalid")
         generator = run.run.summary.generator if run.run else None
         rows.append(
             [
                 Cell(run.id),
                 Cell(word, tone=tone),
-                Cell("") if word == "valid" else Cell(_why(run), sentences=[it.cause for it in run.reasons]),
+                # A valid run can have warnings.
+                Cell(_why(run) if causes or word != "valid" else "", sentences=causes),
                 Cell(figures_text(run)),
                 *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
                 *_generator(generator),
@@ -513,7 +514,7 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
 
 
 def _why(run: RecordedRun) -> str:
-    """Return why a run is not valid, as `run_status.why` does; empty for a run that was not made."""
+    """Return why a run is not valid or has warnings, as `run_status.why` does; empty for a run that was not made."""
     return "" if run.status == "missing" else why(run)
 
 
