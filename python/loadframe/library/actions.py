@@ -245,6 +245,7 @@ def fit(
         raise BadInput(error.what, where=", ".join(filter(None, [file, error.where])), remedy=error.remedy) from error
 
 
+    baseline: str | None = None,
 @checked
 def compare(
     *groups: Recorded,
@@ -253,10 +254,11 @@ def compare(
     level: float = 0.05,
     session_spread: str | float = 0.05,
 ) -> "shown.Comparison":
-    """Compare groups of runs with the first one: ratios with intervals, adjusted for several comparisons.
+    """Compare groups of runs with the baseline: ratios with intervals, adjusted for several comparisons.
 
-    A group is a run, an experiment, a folder of runs, or a quoted pattern. A single experiment is split by its variants
-    or treatments. `least` is the smallest difference that matters, as a share; `level` is the significance level.
+    A group is a run, an experiment, a folder of runs, or a pattern. A single experiment is split by its variants or
+    treatments. `baseline` is the name of a group, such as "nodes 1". Default: the first group, variant or level of each
+    factor. `least` is the smallest difference that matters, as a share; `level` is the significance level.
     `session_spread` is the variation between sessions (a share) to assume if the runs are too few to estimate it.
 
     >>> comparison = loadframe.compare("results/old", "results/new", measures=["throughput"])
@@ -267,6 +269,7 @@ def compare(
         raise BadInput("no group of runs is given", remedy="name two or more, or one experiment")
     kinds = require_measures(listed(measures), "measures")
     require_level(level, "level")
+        baseline=baseline,
     compared = compare_groups(
         [_argument(group) for group in groups],
         kinds,

@@ -123,7 +123,7 @@ class Fit(Answer):
 
 
 class Comparison(Answer):
-    """A comparison of groups of runs with the first one.
+    """A comparison of groups of runs with the baseline.
 
     >>> comparison = loadframe.compare("results/old", "results/new")
     >>> comparison.contrasts.columns[:4]
@@ -137,6 +137,11 @@ class Comparison(Answer):
 
     @cached_property
     def contrasts(self) -> Table:
+    @property
+    def baseline(self) -> str:
+        """The name of the group that the others are compared with."""
+        return self._comparison.groups[0].label
+
         """A row for each measure and group: the ratio to the baseline with its interval, p, outcome and both means.
 
         Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `inconclusive`. Unknown ends of
