@@ -82,7 +82,9 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("run none.yaml", "none.yaml: no such file", "check the path"),
         ("report nowhere", "nowhere: no such run folder", "manifest.json"),
         ("report .", ".: this is neither a run nor an experiment", "experiment.json"),
-        ("bench w.yaml --store opensaerch", "unknown store 'opensaerch'", "did you mean opensearch?"),
+        ("bench w.yaml --store opensaerch", "--store: unknown store 'opensaerch'", "did you mean opensearch?"),
+        ("bench w.yaml --store sim --store-set sevrers=2", "--store-set: unknown setting 'sevrers'", "one of servers,"),
+        ("cluster up x --store sim --set sevrers=2", "--set: unknown setting 'sevrers'", "one of servers,"),
         ("bench w.yaml --version 0.1", "opensearch 0.1 is not an embedded version", "3.8.0"),
         ("bench w.yaml --only lok", "--only: unknown phase 'lok' of the workload small", "did you mean 'look'?"),
         (

@@ -185,7 +185,16 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("Experiment.export", {"formats": []}, "formats is empty"),
         ("Run.response_times", {"start": math.nan}, "start must be a number of at least 0; got nan"),
         ("Experiment.response_times", {"where": {1: 2}}, "where key must be a text; got 1"),
-        ("compare", {"measures": "p98"}, "unknown measure 'p98'"),
+        ("compare", {"measures": "p98"}, "measures: unknown measure 'p98'\n  did you mean 'p99'?"),
+        ("compare", {"baseline": "nwe"}, "baseline: no group is named 'nwe'\n  did you mean 'new'?"),
+        ("gate", {"bounds": "p98<=1s"}, "bounds: unknown measure 'p98'"),
+        ("gate", {"least": {"p98": 0.1}}, "least: unknown measure 'p98'"),
+        ("bench", {"output": "fresh", "store": "smi"}, "store: unknown store 'smi'\n  did you mean sim?"),
+        ("bench", {"stor": "sim"}, "bench has no parameter 'stor'\n  did you mean 'store'?"),
+        ("bench", {"passwordfile": "p"}, "bench has no parameter 'passwordfile'\n  did you mean 'password_file'?"),
+        ("compare", {"levl": 0.1}, "compare has no parameter 'levl'\n  did you mean 'level'?"),
+        ("Cluster", {"node": 2}, "Cluster has no parameter 'node'\n  did you mean 'nodes'?"),
+        ("Experiment.response_times", {"were": {}}, "Experiment.response_times has no parameter 'were'"),
         ("bench", {"output": "fresh", "at": "5s=zz"}, "at 5s=zz: unknown action 'zz'"),
         ("bench", {"output": "fresh", "at": "zz=grow"}, "at zz=grow: 'zz' is not a duration"),
         (
@@ -214,6 +223,35 @@ def test_messages_name_the_argument_and_the_expected_value(calls, call, argument
 
 def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
     run = loadframe.open(folder / "old" / "run-0")
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: loadframe.gate(bounds=["p99<=1s"]), "gate: missing a required argument: 'new'"),
+        (lambda: loadframe.fit(RATES, "absolute"), "fit: too many positional arguments"),
+        (lambda: loadframe.Outline("nyc_taxs"), "unknown workload 'nyc_taxs'"),
+        (lambda: loadframe.Fit(RATES), "fit must be a ScalabilityFit; got {1: 955"),
+        (lambda: loadframe.Capacity("nowhere"), "nowhere/experiment.json: this is not an experiment folder"),
+    ],
+)
+def test_a_call_that_does_not_fit_its_parameters_is_bad_input(call, words):
+    with pytest.raises(loadframe.BadInput) as caught:
+        call()
+    assert str(caught.value).startswith(words)
+    assert caught.value.remedy
+
+
+def test_an_invalid_setting_names_the_parameter_of_settings():
+    with pytest.raises(loadframe.BadInput) as caught, loadframe.Cluster("sim", settings={"sevrers": 2}):
+        pass
+    assert str(caught.value).startswith(
+        "settings: unknown setting 'sevrers' of the simulated store\n  use one of servers, "
+    )
+
+
+def test_an_outline_is_that_of_a_name_or_a_workload():
+    assert str(loadframe.Outline("nyc_taxis")) == str(loadframe.Workload.load("nyc_taxis").outline())
+
+
     for given, remedy in (
         ("K6", "did you mean 'k6'?"),
         (

@@ -93,6 +93,7 @@ class Fit(Answer):
     True
     """
 
+    @checked
     def __init__(self, fit: ScalabilityFit) -> None:
         """Create the result of a fit."""
         super().__init__(fit.as_dict(), lambda console: print_fit(console, fit))
@@ -130,6 +131,7 @@ class Comparison(Answer):
     ['measure', 'phase', 'operation', 'group']
     """
 
+    @checked
     def __init__(self, comparison: ComparedGroups) -> None:
         """Create the result of a comparison."""
         super().__init__(comparison.as_dict(), lambda console: print_comparison(comparison, console))
@@ -186,6 +188,7 @@ class Gate(Answer):
     >>> gate.require()
     """
 
+    @checked
     def __init__(self, gate: JudgedGate, groups: Sequence[Group]) -> None:
         """Create the result of a gate on groups of runs, the new one first."""
         super().__init__(gate.as_dict(), lambda console: print_gate(gate, console))
@@ -248,7 +251,8 @@ class Capacity(Answer):
     ['nodes', 'rate', 'low']
     """
 
-    def __init__(self, path: Path) -> None:
+    @checked
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Analyse the folder of a capacity experiment; BadInput for another kind."""
         kind = read_experiment(path).description["kind"]
         if kind != "capacity":
@@ -256,6 +260,7 @@ class Capacity(Answer):
                 f"the experiment is of kind {kind}, not capacity", where=str(path), remedy="run one of kind capacity"
             )
         report = capacity_report.read(path)
+        path = Path(path)
         super().__init__(report.document, report.show)
         self._path = path
 

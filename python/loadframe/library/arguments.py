@@ -22,6 +22,8 @@ _R = TypeVar("_R")
 _Word = TypeVar("_Word", bound=str)
 
 #: Maximum length of a value in a message.
+#: Parameters of methods that a call does not give.
+_BOUND = ("self", "cls")
 _SHOWN = 60
 #: Names of types in messages.
 _NAMES: dict[Any, str] = {
@@ -91,9 +93,9 @@ class _Mismatch(Exception):
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function: its arguments are checked by their annotations, and BadInput names a wrong one.
 
-    Functions receive numbers of numpy as numbers of Python, and lists instead of iterators. Arguments with a quoted
-    annotation or none are not checked. In the errors of the function, options of the command line become the
-    function's parameters.
+    BadInput also for an unknown, a missing or a surplus argument. Functions receive numbers of numpy as numbers of
+    Python, and lists instead of iterators. Arguments with a quoted annotation or none are not checked. In the errors of
+    the function, options of the command line become the function's parameters.
     """
     signature = inspect.signature(function)
     options = options_of(signature)
@@ -107,12 +109,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
         """Check and convert the arguments, and call the function with them."""
-        bound = signature.bind(*arguments, **named)
+        bound = _bound(function.__qualname__, signature, arguments, named)
         for name, value in bound.arguments.items():
             if name in hints:
                 bound.arguments[name] = _argument(name, value, *hints[name])
             elif name in options:
-                bound.arguments[name] = {key: _option(function, options[name], key, value[key]) for key in value}
+                bound.arguments[name] = {key: _option(options[name], key, value[key]) for key in value}
         with naming_parameters(signature):
             return function(*bound.args, **bound.kwargs)
 
@@ -154,13 +156,31 @@ def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _option(function: Callable[..., Any], hints: Mapping[str, Any], name: str, value: object) -> Any:
-    """Return the checked value of keyword argument `name`; TypeError if `hints` (types by name) do not have it.
+def parameters_of(signature: inspect.Signature) -> list[str]:
+    """Return the names that a call can give, in their order; those of `**access: Unpack[Access]` are the keywords."""
+    options = options_of(signature)
+    return [known for name in signature.parameters for known in options.get(name, (name,)) if known not in _BOUND]
 
-    `function` is named in that error. BadInput if the value has another type.
+
+def _bound(
+    name: str, signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the arguments by parameter; BadInput for an unknown, a missing or a surplus one.
+
+    `name` is that of the function, with its class.
     """
-    if name not in hints:
-        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+    known, call = parameters_of(signature), name.removesuffix(".__init__")
+    takes_any = any(it.kind is it.VAR_KEYWORD for it in signature.parameters.values()) and not options_of(signature)
+    if unknown := [] if takes_any else [word for word in named if word not in known]:
+        raise BadInput(f"{call} has no parameter {unknown[0]!r}", remedy=did_you_mean(unknown[0], known))
+    try:
+        return signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise BadInput(f"{call}: {error}", remedy=f"the parameters are {', '.join(known)}") from None
+
+
+def _option(hints: Mapping[str, Any], name: str, value: object) -> Any:
+    """Return the checked value of keyword argument `name`, which has a type in `hints`; BadInput for another type."""
     return _argument(name, value, hints[name], f"give another value, or leave {name} out")
 
 

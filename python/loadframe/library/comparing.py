@@ -175,7 +175,7 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
     """
     parsed = {}
     for name, text in shares.items():
-        (kind,) = require_measures([name])
+        (kind,) = require_measures([name], option)
         if kind not in kinds:
             raise BadInput(
                 f"{option} names {kind}, which is not in --measure", remedy="add it to --measure, or leave it out"
@@ -195,7 +195,7 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
         raise BadInput(
             f"{option} {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
         )
-    (kind,) = require_measures([match[1]])
+    (kind,) = require_measures([match[1]], option)
     wanted = ">=" if kind in RATES else "<="
     if match[2] != wanted:
         raise BadInput(

@@ -63,6 +63,7 @@ class Ingested(Answer):
     """
 
     def __init__(self, result: IngestResult) -> None:
+    @checked
         """Create the result of an ingestion."""
         self._result = result
         super().__init__({**result.as_dict(), "verdict": self._recorded.raw_summary.get("verdict")}, self._print)
