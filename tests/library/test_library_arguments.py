@@ -8,8 +8,10 @@ import pytest
 from recorded_examples import WORKLOAD
 
 import loadframe
+from loadframe import simulate
 from loadframe.base.errors import before_start
-from loadframe.library.arguments import checked
+from loadframe.library.arguments import checked, in_python
+from loadframe.library.tables import text_of
 from simulated import Truth, write_experiment, write_run
 
 RATES = {1: 955, 2: 1878, 4: 3548, 8: 6531}
@@ -279,6 +281,20 @@ def test_a_command_in_a_message_keeps_its_options():
         "output: aws_service es-2 and --store\n  try `loadframe run --output x` or `srun --output`"
     )
     assert caught.value.args == ("aws_service es-2 and --store",)
+
+
+def test_printed_results_name_parameters_and_keep_the_columns_of_tables(monkeypatch):
+    monkeypatch.setattr(simulate, "TRIALS", 4)
+    assert in_python("set `--session-spread`; `loadframe run --output x` and --strict-mode stay") == (
+        "set `session_spread`; `loadframe run --output x` and --strict-mode stay"
+    )
+    assert in_python("p99, with --across-treatments  3    4\nnone  --json\n") == (
+        "p99, with across_treatments    3    4\nnone  as_dict()\n"
+    )
+    nodes = loadframe.Experiment(EXPERIMENT, workload=loadframe.Workload(WORKLOAD), factors={"nodes": [1, 2, 4]})
+    plan = loadframe.plan(nodes, budget=9)
+    assert "set your own with sigma and kappa" in " ".join(str(plan).split())
+    assert "set your own with --sigma and --kappa" in " ".join(text_of(plan.show).split())
 
 
 def test_words_of_a_store_or_a_program_keep_their_options(tmp_path):

@@ -16,7 +16,7 @@ from loadframe.analyze.gate import Standing
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
-from loadframe.library.arguments import Positive, checked
+from loadframe.library.arguments import Positive, checked, in_python
 from loadframe.library.gate_history import record_gate
 from loadframe.library.reports import Report
 from loadframe.library.tables import Answer, Table, html_table, table_of
@@ -137,13 +137,13 @@ class Comparison(Answer):
         super().__init__(comparison.as_dict(), lambda console: print_comparison(comparison, console))
         self._comparison = comparison
 
-    @cached_property
-    def contrasts(self) -> Table:
     @property
     def baseline(self) -> str:
         """The name of the group that the others are compared with."""
         return self._comparison.groups[0].label
 
+    @cached_property
+    def contrasts(self) -> Table:
         """A row for each measure and group: the ratio to the baseline with its interval, p, outcome and both means.
 
         Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `inconclusive`. Unknown ends of
@@ -221,7 +221,13 @@ class Gate(Answer):
     def checks(self) -> Table:
         """A row for each check: name, standing, reason as text (`why`), treatment and p (null without a test)."""
         rows = [
-            {"check": it.name, "standing": it.standing, "why": it.why, "treatment": dict(it.treatment), "p": it.p}
+            {
+                "check": it.name,
+                "standing": it.standing,
+                "why": in_python(it.why),
+                "treatment": dict(it.treatment),
+                "p": it.p,
+            }
             for it in self._gate.checks
         ]
         return Table("checks", lambda: table_of(rows, ("check", "standing", "why")))
@@ -237,11 +243,11 @@ class Gate(Answer):
 
     def markdown(self) -> str:
         """Return the outcome as Markdown."""
-        return markdown(self._gate)
+        return in_python(markdown(self._gate))
 
     def junit(self) -> str:
         """Return the outcome as JUnit XML."""
-        return junit(self._gate)
+        return in_python(junit(self._gate))
 
 
 class Capacity(Answer):
@@ -254,13 +260,13 @@ class Capacity(Answer):
     @checked
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Analyse the folder of a capacity experiment; BadInput for another kind."""
+        path = Path(path)
         kind = read_experiment(path).description["kind"]
         if kind != "capacity":
             raise BadInput(
                 f"the experiment is of kind {kind}, not capacity", where=str(path), remedy="run one of kind capacity"
             )
         report = capacity_report.read(path)
-        path = Path(path)
         super().__init__(report.document, report.show)
         self._path = path
 

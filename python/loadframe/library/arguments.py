@@ -5,8 +5,9 @@ import inspect
 import math
 import os
 import re
+import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -21,9 +22,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Word = TypeVar("_Word", bound=str)
 
-#: Maximum length of a value in a message.
 #: Parameters of methods that a call does not give.
 _BOUND = ("self", "cls")
+#: Maximum length of a value in a message.
 _SHOWN = 60
 #: Names of types in messages.
 _NAMES: dict[Any, str] = {
@@ -41,11 +42,12 @@ _NAMES: dict[Any, str] = {
 _OPTIONS = {
     "--bound": "bounds",
     "--for": "duration",
+    "--json": "as_dict()",
     "--measure": "measures",
     "--set": "parameters",
     "--store-set": "settings",
 }
-#: An option in a message, or a quotation, whose options stay.
+#: An option in a message, or a quotation, whose options stay unless it is one.
 _OPTION = re.compile(r"""`[^`]*`|"[^"]*"|(?<![\w'-])--[a-z][a-z-]*[a-z]""")
 
 
@@ -128,13 +130,7 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     Lower layers name the options: `--output` becomes `output`. Options without a parameter stay, and so do the words of
     a store or another program: those in quotes, and what failed at run time.
     """
-    parameters = {*signature.parameters, *(name for types in options_of(signature).values() for name in types)}
-
-    def named(match: re.Match[str]) -> str:
-        """Return the parameter of an option, or the text itself."""
-        name = _OPTIONS.get(match[0], match[0].removeprefix("--").replace("-", "_"))
-        return name if name in parameters else match[0]
-
+    named = functools.partial(_named, parameters_of(signature))
     try:
         yield
     except LoadframeError as error:
@@ -145,6 +141,37 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
             error.args = (error.what,)
         error.where, error.remedy = (text and _OPTION.sub(named, text) for text in (error.where, error.remedy))
         raise
+
+
+def _named(parameters: Collection[str], match: re.Match[str]) -> str:
+    """Return the parameter of a matched option, also in backquotes; other matches and other options stay."""
+    option = match[0].strip("`")
+    name = _OPTIONS.get(option, option.removeprefix("--").replace("-", "_"))
+    return match[0].replace(option, name) if name in parameters else match[0]
+
+
+def in_python(text: str) -> str:
+    """Return a printed result with the parameters of public functions in place of options, such as `cores`.
+
+    Columns of tables keep their places.
+    """
+    for match in reversed([match for match in _OPTION.finditer(text) if "--" in match[0]]):
+        named = _named(_public_parameters(), match)
+        rest = text[match.end() :]
+        # Two spaces end a cell.
+        if gap := re.match(r"(?:[^\n]*?\S)?? {2,}(?=\S)", rest):
+            rest = rest[: gap.end()] + " " * (len(match[0]) - len(named)) + rest[gap.end() :]
+        text = text[: match.start()] + named + rest
+    return text
+
+
+@functools.cache
+def _public_parameters() -> frozenset[str]:
+    """Return the parameters of all public functions, and the method that stands for `--json`."""
+    # The package is loaded with its first module, and imports the functions on first use.
+    public = sys.modules[__name__.partition(".")[0]]
+    functions = filter(inspect.isfunction, (getattr(public, name) for name in public.__all__))
+    return frozenset([_OPTIONS["--json"], *(name for it in functions for name in parameters_of(inspect.signature(it)))])
 
 
 def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
