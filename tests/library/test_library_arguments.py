@@ -211,7 +211,7 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("gate", {"watch": "zz"}, "watch zz: no run of new measured this operation"),
         ("gate", {"least": {"p90": 0.1}}, "least names p90, which is not in measures\n  add it to measures"),
         ("history", {"measures": "errors"}, "change points do not support measures errors: "),
-        ("run", {"output": "e"}, "e: the folder holds an experiment with a different"),
+        ("run", {"output": "e"}, "e: the folder holds an experiment with other values of `"),
     ],
 )
 def test_messages_name_the_argument_and_the_expected_value(calls, call, arguments, words):
@@ -223,8 +223,6 @@ def test_messages_name_the_argument_and_the_expected_value(calls, call, argument
     assert "--" not in str(caught.value)
 
 
-def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
-    run = loadframe.open(folder / "old" / "run-0")
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -254,6 +252,8 @@ def test_an_outline_is_that_of_a_name_or_a_workload():
     assert str(loadframe.Outline("nyc_taxis")) == str(loadframe.Workload.load("nyc_taxis").outline())
 
 
+def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
+    run = loadframe.open(folder / "old" / "run-0")
     for given, remedy in (
         ("K6", "did you mean 'k6'?"),
         (

@@ -174,11 +174,8 @@ def run(
     """
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
     planned = planned_runs(defined.planned(), output, samples=samples)
-    folder = opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed)
-    try:
+    with opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed) as folder:
         run_experiment(planned.experiment, planned.design, folder, listener_of(progress))
-    finally:
-        folder.close()
     require_usable(planned.path, strict=strict)
     return Experiment._opened(planned.path)
 
@@ -245,10 +242,10 @@ def fit(
         raise BadInput(error.what, where=", ".join(filter(None, [file, error.where])), remedy=error.remedy) from error
 
 
-    baseline: str | None = None,
 @checked
 def compare(
     *groups: Recorded,
+    baseline: str | None = None,
     measures: str | Sequence[str] = USUAL,
     least: str | float = 0.05,
     level: float = 0.05,
@@ -269,10 +266,10 @@ def compare(
         raise BadInput("no group of runs is given", remedy="name two or more, or one experiment")
     kinds = require_measures(listed(measures), "measures")
     require_level(level, "level")
-        baseline=baseline,
     compared = compare_groups(
         [_argument(group) for group in groups],
         kinds,
+        baseline=baseline,
         least=share(least, "least"),
         level=level,
         session_spread=share(session_spread, "session_spread"),
