@@ -1,5 +1,6 @@
 """`loadframe compare`: table, sentence, page and JSON; refusal of incomparable runs."""
 
+import json
 import shutil
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_sentence_a_table_and_a_page(results, tmp_path):
     assert "slow is worse than old (ratio" in " ".join(done.stdout.split())
     page = (tmp_path / "c.html").read_text()
     assert "Each mark is a run" in page
-    assert "old: 5 runs; slow: 5 runs." in page
+    assert "old (baseline): 5 runs; slow: 5 runs." in page
 
 
 def test_json_has_every_contrast(results):
@@ -60,6 +61,25 @@ def test_a_single_experiment_is_split_by_its_treatments(tmp_path):
     write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 8), repetitions=4)
     document = result("compare", tmp_path / "e", "--measure", "throughput")
     assert [group["group"] for group in document["groups"]] == ["clients 1", "clients 8"]
+
+
+def test_the_baseline_is_the_first_level_of_each_factor_or_the_chosen_group(tmp_path):
+    folder = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 4, 8), repetitions=2)
+    file = folder / "experiment.json"
+    description = json.loads(file.read_text())
+    # A design has its runs in a random order.
+    file.write_text(json.dumps(description | {"design": description["design"][::-1]}))
+    status, told, said = within("compare", folder, "--measure", "throughput")
+    assert status == 0
+    assert "clients 1 (baseline): 2 runs; clients 4: 2 runs" in " ".join(told.split())
+    assert "the baseline is clients 1; choose another group with --baseline" in said
+    chosen = result("compare", folder, "--measure", "throughput", "--baseline", "clients 8")
+    assert [group["group"] for group in chosen["groups"]] == ["clients 8", "clients 1", "clients 4"]
+    assert {contrast["baseline"] for contrast in chosen["contrasts"]} == {"clients 8"}
+    assert loadframe_library.compare(folder, baseline="clients 4").baseline == "clients 4"
+    status, _, said = within("compare", folder, "--baseline", "client 8")
+    assert (status, "--baseline: no group is named 'client 8'" in said) == (2, True)
+    assert "did you mean 'clients 8'?" in said
 
 
 def test_a_folder_with_a_copy_of_a_run_is_not_split_by_treatments(tmp_path):

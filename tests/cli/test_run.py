@@ -213,9 +213,9 @@ def test_another_experiment_does_not_mix_with_the_runs_of_the_first(finished):
     Path("other.yaml").write_text(EXPERIMENT.replace("duration: 1s", "duration: 2s"))
     refused = loadframe("run", "other.yaml")
     assert refused.returncode == 2
-    assert "the folder holds an experiment with a different duration" in refused.stderr
+    assert "the folder holds an experiment with other values of `duration`" in refused.stderr
     Path("small.yaml").write_text(WORKLOAD.replace("size: 10}", "size: 20}"))
     refused = loadframe("run", "e.yaml")
     assert refused.returncode == 2
-    assert "a different workload\n" in refused.stderr
+    assert "other values of `workload`\n" in refused.stderr
     assert sorted(Path("results").rglob("*")) == files

@@ -97,27 +97,45 @@ def test_the_objective_and_axes_of_a_scale_experiment_may_change_after_runs(fold
 
 def test_the_objective_of_settings_decides_which_runs_are_made_and_stays(folder):
     with_a_run(folder, kind="settings", objective="p99")
-    with pytest.raises(BadInput, match="a different objective"):
+    with pytest.raises(BadInput, match="other values of `objective`"):
         begun(folder, kind="settings", objective="p50")
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"duration": 6.0}, "duration"),
-        ({"with": {"documents": 200}}, "with"),
-        ({"repetitions": 2, "design": []}, "repetitions"),
-        ({"duration": 1.0, "experiment": "f"}, "experiment and duration"),
-        ({"design": []}, "design"),
+        ({"duration": 6.0}, "`duration`"),
+        ({"with": {"documents": 200}}, "`with`"),
+        ({"repetitions": 2, "design": []}, "`repetitions`"),
+        ({"duration": 1.0, "experiment": "f"}, "`experiment` and `duration`"),
+        ({"duration": 1.0, "with": {}, "repetitions": 2}, "`with`, `duration` and `repetitions`"),
+        ({"design": []}, "`design`"),
     ],
 )
 def test_another_experiment_is_refused_once_there_are_runs(folder, changes, named):
     with_a_run(folder)
     before = (folder / "experiment.json").read_text()
-    with pytest.raises(BadInput, match=f"the folder holds an experiment with a different {named}\n") as caught:
+    with pytest.raises(BadInput, match=f"the folder holds an experiment with other values of {named}\n") as caught:
         begun(folder, **changes)
     assert "--output" in str(caught.value.remedy)
     assert (folder / "experiment.json").read_text() == before
+
+
+def test_an_error_removes_a_new_folder_without_runs_and_keeps_others(folder, tmp_path):
+    def ended(path):
+        with pytest.raises(BadInput), begun(path) as experiment:
+            if path.name == "recorded":
+                experiment.record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, StoreFailed("no luck"))
+            raise BadInput("refused")
+        return path.exists()
+
+    assert not ended(folder)
+    begun(folder).close()
+    assert ended(folder)
+    assert ended(tmp_path / "recorded")
+    with begun(tmp_path / "done"):
+        pass
+    assert (tmp_path / "done" / "experiment.json").exists()
 
 
 def test_an_experiment_without_runs_may_be_corrected(folder):
@@ -204,6 +222,6 @@ def test_another_version_of_the_system_under_test_is_refused_after_the_first_run
 
 def test_a_key_that_was_removed_from_the_file_is_a_different_experiment(folder):
     with_a_run(folder, finish=["clean"])
-    with pytest.raises(BadInput, match="a different finish\n"):
+    with pytest.raises(BadInput, match="other values of `finish`\n"):
         begun(folder)
     begun(folder, finish=["clean"])

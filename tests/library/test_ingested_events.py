@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from loadframe.base.errors import LoadframeError
-from loadframe.library.ingest import Ingested
+from loadframe.library.ingest import Ingested, require_stored
 from loadframe.record.schema.figures import SourceFigures, StoredEvents
 
 
@@ -35,6 +35,17 @@ def test_an_ingestion_without_a_stored_event_is_an_error():
         result._result.figures = figures
         with pytest.raises(LoadframeError, match="no event was stored: none of 3 lines"):
             result.require()
+
+
+def test_a_port_without_lines_names_the_parameters_of_ingest():
+    result = ingested(unique=True, added=0)
+    result._result.figures = SourceFigures(lines=0, accepted=0, indexed=0, address="127.0.0.1:5000")
+    with pytest.raises(LoadframeError, match="no line arrived") as caught:
+        result.require()
+    assert "add wait 10m: idle and duration then" in caught.value.remedy
+    with pytest.raises(LoadframeError) as caught:
+        require_stored(result._result)
+    assert "add --wait 10m: --idle and --for then" in caught.value.remedy
 
 
 def test_events_that_may_be_duplicates_are_not_an_error():

@@ -8,8 +8,10 @@ import pytest
 from recorded_examples import WORKLOAD
 
 import loadframe
+from loadframe import simulate
 from loadframe.base.errors import before_start
-from loadframe.library.arguments import checked
+from loadframe.library.arguments import checked, in_python
+from loadframe.library.tables import text_of
 from simulated import Truth, write_experiment, write_run
 
 RATES = {1: 955, 2: 1878, 4: 3548, 8: 6531}
@@ -185,7 +187,16 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("Experiment.export", {"formats": []}, "formats is empty"),
         ("Run.response_times", {"start": math.nan}, "start must be a number of at least 0; got nan"),
         ("Experiment.response_times", {"where": {1: 2}}, "where key must be a text; got 1"),
-        ("compare", {"measures": "p98"}, "unknown measure 'p98'"),
+        ("compare", {"measures": "p98"}, "measures: unknown measure 'p98'\n  did you mean 'p99'?"),
+        ("compare", {"baseline": "nwe"}, "baseline: no group is named 'nwe'\n  did you mean 'new'?"),
+        ("gate", {"bounds": "p98<=1s"}, "bounds: unknown measure 'p98'"),
+        ("gate", {"least": {"p98": 0.1}}, "least: unknown measure 'p98'"),
+        ("bench", {"output": "fresh", "store": "smi"}, "store: unknown store 'smi'\n  did you mean sim?"),
+        ("bench", {"stor": "sim"}, "bench has no parameter 'stor'\n  did you mean 'store'?"),
+        ("bench", {"passwordfile": "p"}, "bench has no parameter 'passwordfile'\n  did you mean 'password_file'?"),
+        ("compare", {"levl": 0.1}, "compare has no parameter 'levl'\n  did you mean 'level'?"),
+        ("Cluster", {"node": 2}, "Cluster has no parameter 'node'\n  did you mean 'nodes'?"),
+        ("Experiment.response_times", {"were": {}}, "Experiment.response_times has no parameter 'were'"),
         ("bench", {"output": "fresh", "at": "5s=zz"}, "at 5s=zz: unknown action 'zz'"),
         ("bench", {"output": "fresh", "at": "zz=grow"}, "at zz=grow: 'zz' is not a duration"),
         (
@@ -200,7 +211,7 @@ def test_valid_values_are_accepted(calls, call, name, valid):
         ("gate", {"watch": "zz"}, "watch zz: no run of new measured this operation"),
         ("gate", {"least": {"p90": 0.1}}, "least names p90, which is not in measures\n  add it to measures"),
         ("history", {"measures": "errors"}, "change points do not support measures errors: "),
-        ("run", {"output": "e"}, "e: the folder holds an experiment with a different"),
+        ("run", {"output": "e"}, "e: the folder holds an experiment with other values of `"),
     ],
 )
 def test_messages_name_the_argument_and_the_expected_value(calls, call, arguments, words):
@@ -210,6 +221,35 @@ def test_messages_name_the_argument_and_the_expected_value(calls, call, argument
     assert caught.value.remedy
     # Options are those of commands.
     assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: loadframe.gate(bounds=["p99<=1s"]), "gate: missing a required argument: 'new'"),
+        (lambda: loadframe.fit(RATES, "absolute"), "fit: too many positional arguments"),
+        (lambda: loadframe.Outline("nyc_taxs"), "unknown workload 'nyc_taxs'"),
+        (lambda: loadframe.Fit(RATES), "fit must be a ScalabilityFit; got {1: 955"),
+        (lambda: loadframe.Capacity("nowhere"), "nowhere/experiment.json: this is not an experiment folder"),
+    ],
+)
+def test_a_call_that_does_not_fit_its_parameters_is_bad_input(call, words):
+    with pytest.raises(loadframe.BadInput) as caught:
+        call()
+    assert str(caught.value).startswith(words)
+    assert caught.value.remedy
+
+
+def test_an_invalid_setting_names_the_parameter_of_settings():
+    with pytest.raises(loadframe.BadInput) as caught, loadframe.Cluster("sim", settings={"sevrers": 2}):
+        pass
+    assert str(caught.value).startswith(
+        "settings: unknown setting 'sevrers' of the simulated store\n  use one of servers, "
+    )
+
+
+def test_an_outline_is_that_of_a_name_or_a_workload():
+    assert str(loadframe.Outline("nyc_taxis")) == str(loadframe.Workload.load("nyc_taxis").outline())
 
 
 def test_an_unknown_format_names_that_in_other_capitals_or_all_formats(folder):
@@ -241,6 +281,20 @@ def test_a_command_in_a_message_keeps_its_options():
         "output: aws_service es-2 and --store\n  try `loadframe run --output x` or `srun --output`"
     )
     assert caught.value.args == ("aws_service es-2 and --store",)
+
+
+def test_printed_results_name_parameters_and_keep_the_columns_of_tables(monkeypatch):
+    monkeypatch.setattr(simulate, "TRIALS", 4)
+    assert in_python("set `--session-spread`; `loadframe run --output x` and --strict-mode stay") == (
+        "set `session_spread`; `loadframe run --output x` and --strict-mode stay"
+    )
+    assert in_python("p99, with --across-treatments  3    4\nnone  --json\n") == (
+        "p99, with across_treatments    3    4\nnone  as_dict()\n"
+    )
+    nodes = loadframe.Experiment(EXPERIMENT, workload=loadframe.Workload(WORKLOAD), factors={"nodes": [1, 2, 4]})
+    plan = loadframe.plan(nodes, budget=9)
+    assert "set your own with sigma and kappa" in " ".join(str(plan).split())
+    assert "set your own with --sigma and --kappa" in " ".join(text_of(plan.show).split())
 
 
 def test_words_of_a_store_or_a_program_keep_their_options(tmp_path):

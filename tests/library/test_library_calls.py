@@ -110,6 +110,18 @@ def test_an_experiment_of_python_objects_is_run_resumed_and_opened(here, workloa
     assert "opened from its results" in refusal(loadframe.run, again)
 
 
+def test_a_dry_run_refuses_the_settings_that_a_run_refuses_which_leaves_no_folder(here, workload):
+    planned = loadframe.Experiment(
+        experiment="e", kind="scale", store={"kind": "sim", "settings": {"sevrers": 2}}, workload=workload,
+        factors={"clients": [1, 2]},
+    )  # fmt: skip
+    for call in (loadframe.dry_run, loadframe.run):
+        said = refusal(call, planned, output="results/refused")
+        assert "unknown setting 'sevrers' of the simulated store" in said
+        assert not Path("results/refused").exists()
+    assert refusal(loadframe.dry_run, planned).startswith("Experiment: store.settings.sevrers: ")
+
+
 def test_a_dry_run_describes_the_runs_and_starts_nothing(here, workload):
     planned = loadframe.Experiment(
         experiment="clients", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}

@@ -222,7 +222,7 @@ def test_selections_name_the_nearest_word(run, experiment):
         (lambda: experiment.response_times(where={"node": 1}), "unknown factor 'node'.*\n.*nodes"),
         (
             lambda: experiment.response_times(where={"clients": "4"}),
-            "unknown level '4' of clients.*\n.*levels are 1, 4",
+            "unknown level '4' of clients.*\n.*levels are 4, 1",
         ),
         (lambda: experiment["b1-nodes1-clients9"], "unknown run"),
         (lambda: run.response_times().percentile(101), "from 0 to 100; got 101"),

@@ -405,13 +405,24 @@ def test_latex_tables_have_the_environment_that_their_width_needs():
     assert r"2.65\\ {[}generator limit]" in wide
 
 
+def test_captions_of_exported_tables_say_what_a_table_has(folder):
+    target, _ = exported(folder, "latex")
+    captions = {
+        path.stem: re.search(r"\\caption\{(.+?)\}\\label", path.read_text())[1] for path in target.glob("*.tex")
+    }
+    assert captions["speedups"] == r"Throughput, speed-up and response times by number of nodes (range\_100)."
+    assert captions["runs"] == "Verdict, treatment and load generator of each run."
+    assert all(table.caption for _, table in read_report(folder).page.tables)
+    assert all(caption[0].isupper() and caption.endswith(".") and " " in caption for caption in captions.values())
+
+
 def test_latex_tables_with_too_many_columns_for_a_page_are_split_and_repeat_the_names():
     parts = list(tabulars(("many", _MANY)).values())
     assert len(parts) > 1
     heads = [part.split(r"\toprule")[1].splitlines()[1].removesuffix(r" \\").split(" & ") for part in parts]
     assert {head[0] for head in heads} == {"measure"}
     assert [name for head in heads for name in head[1:]] == list(_MANY.columns[1:])
-    assert rf"\caption{{many (part 1 of {len(parts)})}}\label{{tab:many}}" in parts[0]
+    assert rf"\caption{{Many, part 1 of {len(parts)}.}}\label{{tab:many}}" in parts[0]
 
 
 def test_latex_tables_have_the_label_of_their_file_and_every_file_its_own_name():
@@ -420,7 +431,7 @@ def test_latex_tables_have_the_label_of_their_file_and_every_file_its_own_name()
     labels = {name: re.findall(r"\\label\{tab:(.+?)\}", text) for name, text in files.items()}
     assert labels == {name: [name] for name in files}
     assert list(files)[:3] == ["many-2", "many", "many-3"]
-    assert sum(r"\caption{many (part " in text for text in files.values()) == len(files) - 3
+    assert sum(r"\caption{Many, part " in text for text in files.values()) == len(files) - 3
     assert len(tables := list(_tables([("many 2", small), ("many", small), ("many", small)], "csv"))) == 3
     assert [name for name, _ in tables] == ["many-2", "many", "many-3"]
 
@@ -433,7 +444,7 @@ def test_latex_tables_that_are_taller_than_a_page_have_a_file_for_each_page(tmp_
     listed = [line for part in parts for line in re.findall(r"^run \d+", part, re.MULTILINE)]
     assert listed == [f"run {number}" for number in range(150)]
     assert [long in part for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert f"(part 1 of {len(parts)})" in parts[0]
+    assert f", part 1 of {len(parts)}." in parts[0]
 
 
 def warnings(target, options, lines):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import loadframe
 from commands import within
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
@@ -14,6 +15,7 @@ from loadframe.analyze.verdict.rules import NOT_ACHIEVED, severity_of
 from loadframe.record import Run
 from loadframe.record.reader import set_aside
 from loadframe.report.run_status import exclusions, standing_of, trust
+from loadframe.report.tables import runs_table
 from simulated import Truth, write_experiment, write_run
 
 
@@ -115,6 +117,11 @@ def test_a_valid_run_beside_other_programs_names_them(tmp_path):
     (group,) = exclusions(folder)
     assert (group.runs, group.cause) == ((name,), "other programs: rustc")
     assert "other programs used the processors of the nodes in 1 of 2" in trust(folder)
+    table = runs_table(folder.runs, ["clients"])
+    causes = {row[0].text: row[table.columns.index("why")].text for row in table.rows}
+    assert causes == {folder.runs[0].id: "other programs: rustc", folder.runs[1].id: ""}
+    rows = loadframe.open(path).runs.to_polars()
+    assert dict(zip(rows["run"], rows["why"], strict=True)) == {name: why or None for name, why in causes.items()}
 
 
 @pytest.mark.parametrize(

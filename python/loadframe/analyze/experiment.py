@@ -467,11 +467,11 @@ def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any]
     for run in folder.used:
         groups.setdefault(run.treatment_key, []).append(run)
     levels = {**folder.description["factors"], "variant": list(folder.description.get("variants", {}))}
-    for runs in sorted(groups.values(), key=lambda runs: _place(runs[0].treatment, levels)):
+    for runs in sorted(groups.values(), key=lambda runs: level_order(runs[0].treatment, levels)):
         yield runs[0].treatment, [(run, Run(run.run.path)) for run in runs if run.run]
 
 
-def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
+def level_order(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
     """Return a treatment's sort key: for each factor the index of its level in `levels`, factors without levels last.
 
     A level that is not listed counts as its number, and as 0 if it is not a number.

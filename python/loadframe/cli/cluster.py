@@ -179,6 +179,8 @@ def up(
     spec = (
         _changed_spec(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
     )
+    if settings:
+        Cluster.require_settings(spec.store, spec.settings, "--set")
     if command:
         raise typer.Exit(_run_command(command, spec, delete=saved is None and not keep_data))
     with Cluster.start(spec, step) as started:

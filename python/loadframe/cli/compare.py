@@ -24,10 +24,17 @@ def compare(
     groups: Annotated[
         list[str],
         typer.Argument(
-            help="Run folders, folders of runs, experiments or quoted patterns. The first is the baseline."
+            help="Run folders, folders of runs, experiments or quoted patterns."
             " A single experiment is split by its variants or treatments."
         ),
     ],
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the group to compare with, such as 'nodes 1'."
+            " Default: the first group, variant or level of each factor."
+        ),
+    ] = None,
     measure: Annotated[
         str,
         typer.Option(
@@ -46,15 +53,18 @@ def compare(
 ) -> None:
     """Compare runs: ratios with intervals, and whether they exceed run-to-run variance."""
     kinds = measure_kinds(measure)
-    for name, text in (("--least", least), ("--session-spread", session_spread)):
-        share(text, name)
+    smallest, spread = share(least, "--least"), share(session_spread, "--session-spread")
     require_level(level)
 
-    # This import takes a second. Help and usage errors do not need it.
-    from loadframe.library.actions import compare as compare_runs
+    # These imports take a second. Help and usage errors do not need them.
+    from loadframe.library.answers import Comparison
+    from loadframe.library.comparing import compare_groups
 
-    # Percentages above 100 are valid as text only.
-    comparison = compare_runs(*groups, measures=kinds, least=least, level=level, session_spread=session_spread)
+    comparison = Comparison(
+        compare_groups(groups, kinds, baseline=baseline, least=smallest, level=level, session_spread=spread)
+    )
+    if len(groups) == 1 and baseline is None:
+        tell(f"the baseline is {comparison.baseline}; choose another group with --baseline")
     if output:
         tell(f"report: {comparison.report().save(output)}")
     if as_json:

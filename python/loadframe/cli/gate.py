@@ -107,6 +107,7 @@ def gate(
     from loadframe.library.comparing import gate_groups, parse_bound
     from loadframe.library.gate_history import pipeline_commit
     from loadframe.library.reports import save_file
+    from loadframe.report import gate as gate_report
 
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),
@@ -125,9 +126,10 @@ def gate(
         written=option_name,
     )
     judged = Gate(outcome, groups)
-    for path, text in ((junit, judged.junit), (markdown, judged.markdown)):
+    # The texts of the library name its parameters.
+    for path, text in ((junit, gate_report.junit), (markdown, gate_report.markdown)):
         if path:
-            save_file(text(), path)
+            save_file(text(outcome), path)
     if record:
         tell(f"recorded: {judged.record(record, commit)}")
         if not (commit or pipeline_commit()):

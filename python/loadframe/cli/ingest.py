@@ -115,7 +115,7 @@ def ingest(
     # These imports take a second or two. Help and usage errors do not need them.
     from loadframe.experiment.runner.ingest import ingest_phase
     from loadframe.library.cluster import spec_from
-    from loadframe.library.ingest import Ingest, Ingested, default_folder, feed_of, positive_time
+    from loadframe.library.ingest import Ingest, Ingested, default_folder, feed_of, positive_time, require_stored
     from loadframe.load import Generator
     from loadframe.workload import load_workload
 
@@ -147,7 +147,8 @@ def ingest(
     from loadframe.experiment.runner.listener import Listeners
 
     with published("ingest", loaded.name, path, None) as publisher, Console() as console:
-        ingested = Ingested(plan.carry_out(Listeners(console, publisher)))
+        result = plan.carry_out(Listeners(console, publisher))
+    ingested = Ingested(result)
     if as_json:
         print_json(ingested.as_dict())
     else:
@@ -155,4 +156,4 @@ def ingest(
     for remark in ingested.remarks:
         tell(remark, style="yellow")
     tell(f"recorded in {path}; see `loadframe report {path}`")
-    ingested.require()
+    require_stored(result)

@@ -119,22 +119,22 @@ def carry_out(
     from loadframe.library.reports import require_usable
 
     loaded, path = planned.experiment, planned.path
-    folder = opened_folder(loaded, planned.design, path, retry_failed=retry_failed)
-    tell(planned.left_text() or f"{planned.extent_text()} in all")
     deadline, unrestored = _deadline(), None
-    try:
-        with Console(loaded.kind.entries[0]) as console, deadline.watched():
-            run_experiment(loaded, planned.design, folder, Listeners(console, live), deadline)
-    except NotRestored as error:
-        unrestored = error
-    except KeyboardInterrupt:
-        if deadline.interrupted:
-            interrupts.answer()
-            raise deadline.over() from None
-        tell(f"stopped; repeat the command to resume {path}")
-        raise
-    live.reported(write_report(path, output=None, as_json=as_json))
-    failed_runs = folder.failed()
+    with opened_folder(loaded, planned.design, path, retry_failed=retry_failed) as folder:
+        tell(planned.left_text() or f"{planned.extent_text()} in all")
+        try:
+            with Console(loaded.kind.entries[0]) as console, deadline.watched():
+                run_experiment(loaded, planned.design, folder, Listeners(console, live), deadline)
+        except NotRestored as error:
+            unrestored = error
+        except KeyboardInterrupt:
+            if deadline.interrupted:
+                interrupts.answer()
+                raise deadline.over() from None
+            tell(f"stopped; repeat the command to resume {path}")
+            raise
+        live.reported(write_report(path, output=None, as_json=as_json))
+        failed_runs = folder.failed()
     if unrestored and not failed_runs:
         raise unrestored
     if failed_runs:

@@ -32,7 +32,7 @@ def workloads(
 
     if name is not None:
         # Errors of Workload.load name the parameters of that function.
-        outline = workload.Outline(load_workload(name))
+        outline = workload.Outline(workload._workload_of(load_workload(name)))
         if as_json:
             print_json(outline.as_dict())
         else:

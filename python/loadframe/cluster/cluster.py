@@ -24,7 +24,7 @@ from loadframe.cluster.placement import preview
 from loadframe.cluster.reach import require_protocol
 from loadframe.cluster.scale_command import ScaleCommand
 from loadframe.cluster.scaling import establish, grow, mend, shrink
-from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
+from loadframe.cluster.software import Software, prepare, require_reads, require_settings, server_user, version
 from loadframe.cluster.spec import ClusterSpec, require_host
 from loadframe.cluster.view import ClusterView
 from loadframe.host.base import Host, Process
@@ -108,6 +108,11 @@ class Cluster(ClusterView):
     def require_running_setting(store: str, name: str) -> None:
         """Raise BadInput if no running cluster of this kind can change the setting."""
         stores.find(store).require_running_setting(name)
+
+    @staticmethod
+    def require_settings(store: str, settings: Mapping[str, Any], option: str = "--store-set") -> None:
+        """Raise BadInput, which names `option`, for settings that no new cluster of this kind accepts."""
+        require_settings(stores.find(store), settings, option)
 
     @staticmethod
     def require_encryption(spec: ClusterSpec) -> None:

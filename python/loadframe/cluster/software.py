@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput
@@ -77,6 +78,15 @@ def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) 
     return installation
 
 
+def require_settings(store: Store, settings: Mapping[str, Any], option: str = "--store-set") -> None:
+    """Raise BadInput, which names `option`, for settings that no new cluster of the store accepts."""
+    try:
+        store.check_settings(settings)
+    except BadInput as error:
+        where = ": ".join(filter(None, (option if settings else "", error.where)))
+        raise BadInput(error.what, where=where or None, remedy=error.remedy) from None
+
+
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     """Install the spec's software on each machine, where its user can access it, and check the machines.
 
@@ -88,7 +98,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         raise BadInput(f"loadframe does not support racks for {store.kind}", remedy="omit racks")
     host.require()
     placement.require(host, spec.limits, spec.nodes, report)
-    store.check_settings(spec.settings)
+    require_settings(store, spec.settings)
     if idle := store.without_effect(spec.settings):
         report(
             "warning: these settings have no effect, because the setting `store` does not select their store:"

@@ -174,11 +174,8 @@ def run(
     """
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
     planned = planned_runs(defined.planned(), output, samples=samples)
-    folder = opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed)
-    try:
+    with opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed) as folder:
         run_experiment(planned.experiment, planned.design, folder, listener_of(progress))
-    finally:
-        folder.close()
     require_usable(planned.path, strict=strict)
     return Experiment._opened(planned.path)
 
@@ -248,15 +245,17 @@ def fit(
 @checked
 def compare(
     *groups: Recorded,
+    baseline: str | None = None,
     measures: str | Sequence[str] = USUAL,
     least: str | float = 0.05,
     level: float = 0.05,
     session_spread: str | float = 0.05,
 ) -> "shown.Comparison":
-    """Compare groups of runs with the first one: ratios with intervals, adjusted for several comparisons.
+    """Compare groups of runs with the baseline: ratios with intervals, adjusted for several comparisons.
 
-    A group is a run, an experiment, a folder of runs, or a quoted pattern. A single experiment is split by its variants
-    or treatments. `least` is the smallest difference that matters, as a share; `level` is the significance level.
+    A group is a run, an experiment, a folder of runs, or a pattern. A single experiment is split by its variants or
+    treatments. `baseline` is the name of a group, such as "nodes 1". Default: the first group, variant or level of each
+    factor. `least` is the smallest difference that matters, as a share; `level` is the significance level.
     `session_spread` is the variation between sessions (a share) to assume if the runs are too few to estimate it.
 
     >>> comparison = loadframe.compare("results/old", "results/new", measures=["throughput"])
@@ -270,6 +269,7 @@ def compare(
     compared = compare_groups(
         [_argument(group) for group in groups],
         kinds,
+        baseline=baseline,
         least=share(least, "least"),
         level=level,
         session_spread=share(session_spread, "session_spread"),

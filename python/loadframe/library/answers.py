@@ -16,7 +16,7 @@ from loadframe.analyze.gate import Standing
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
-from loadframe.library.arguments import Positive, checked
+from loadframe.library.arguments import Positive, checked, in_python
 from loadframe.library.gate_history import record_gate
 from loadframe.library.reports import Report
 from loadframe.library.tables import Answer, Table, html_table, table_of
@@ -93,6 +93,7 @@ class Fit(Answer):
     True
     """
 
+    @checked
     def __init__(self, fit: ScalabilityFit) -> None:
         """Create the result of a fit."""
         super().__init__(fit.as_dict(), lambda console: print_fit(console, fit))
@@ -123,17 +124,23 @@ class Fit(Answer):
 
 
 class Comparison(Answer):
-    """A comparison of groups of runs with the first one.
+    """A comparison of groups of runs with the baseline.
 
     >>> comparison = loadframe.compare("results/old", "results/new")
     >>> comparison.contrasts.columns[:4]
     ['measure', 'phase', 'operation', 'group']
     """
 
+    @checked
     def __init__(self, comparison: ComparedGroups) -> None:
         """Create the result of a comparison."""
         super().__init__(comparison.as_dict(), lambda console: print_comparison(comparison, console))
         self._comparison = comparison
+
+    @property
+    def baseline(self) -> str:
+        """The name of the group that the others are compared with."""
+        return self._comparison.groups[0].label
 
     @cached_property
     def contrasts(self) -> Table:
@@ -181,6 +188,7 @@ class Gate(Answer):
     >>> gate.require()
     """
 
+    @checked
     def __init__(self, gate: JudgedGate, groups: Sequence[Group]) -> None:
         """Create the result of a gate on groups of runs, the new one first."""
         super().__init__(gate.as_dict(), lambda console: print_gate(gate, console))
@@ -213,7 +221,13 @@ class Gate(Answer):
     def checks(self) -> Table:
         """A row for each check: name, standing, reason as text (`why`), treatment and p (null without a test)."""
         rows = [
-            {"check": it.name, "standing": it.standing, "why": it.why, "treatment": dict(it.treatment), "p": it.p}
+            {
+                "check": it.name,
+                "standing": it.standing,
+                "why": in_python(it.why),
+                "treatment": dict(it.treatment),
+                "p": it.p,
+            }
             for it in self._gate.checks
         ]
         return Table("checks", lambda: table_of(rows, ("check", "standing", "why")))
@@ -229,11 +243,11 @@ class Gate(Answer):
 
     def markdown(self) -> str:
         """Return the outcome as Markdown."""
-        return markdown(self._gate)
+        return in_python(markdown(self._gate))
 
     def junit(self) -> str:
         """Return the outcome as JUnit XML."""
-        return junit(self._gate)
+        return in_python(junit(self._gate))
 
 
 class Capacity(Answer):
@@ -243,8 +257,10 @@ class Capacity(Answer):
     ['nodes', 'rate', 'low']
     """
 
-    def __init__(self, path: Path) -> None:
+    @checked
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Analyse the folder of a capacity experiment; BadInput for another kind."""
+        path = Path(path)
         kind = read_experiment(path).description["kind"]
         if kind != "capacity":
             raise BadInput(

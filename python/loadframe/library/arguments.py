@@ -5,8 +5,9 @@ import inspect
 import math
 import os
 import re
+import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -21,6 +22,8 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Word = TypeVar("_Word", bound=str)
 
+#: Parameters of methods that a call does not give.
+_BOUND = ("self", "cls")
 #: Maximum length of a value in a message.
 _SHOWN = 60
 #: Names of types in messages.
@@ -39,11 +42,12 @@ _NAMES: dict[Any, str] = {
 _OPTIONS = {
     "--bound": "bounds",
     "--for": "duration",
+    "--json": "as_dict()",
     "--measure": "measures",
     "--set": "parameters",
     "--store-set": "settings",
 }
-#: An option in a message, or a quotation, whose options stay.
+#: An option in a message, or a quotation, whose options stay unless it is one.
 _OPTION = re.compile(r"""`[^`]*`|"[^"]*"|(?<![\w'-])--[a-z][a-z-]*[a-z]""")
 
 
@@ -91,9 +95,9 @@ class _Mismatch(Exception):
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function: its arguments are checked by their annotations, and BadInput names a wrong one.
 
-    Functions receive numbers of numpy as numbers of Python, and lists instead of iterators. Arguments with a quoted
-    annotation or none are not checked. In the errors of the function, options of the command line become the
-    function's parameters.
+    BadInput also for an unknown, a missing or a surplus argument. Functions receive numbers of numpy as numbers of
+    Python, and lists instead of iterators. Arguments with a quoted annotation or none are not checked. In the errors of
+    the function, options of the command line become the function's parameters.
     """
     signature = inspect.signature(function)
     options = options_of(signature)
@@ -107,12 +111,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
         """Check and convert the arguments, and call the function with them."""
-        bound = signature.bind(*arguments, **named)
+        bound = _bound(function.__qualname__, signature, arguments, named)
         for name, value in bound.arguments.items():
             if name in hints:
                 bound.arguments[name] = _argument(name, value, *hints[name])
             elif name in options:
-                bound.arguments[name] = {key: _option(function, options[name], key, value[key]) for key in value}
+                bound.arguments[name] = {key: _option(options[name], key, value[key]) for key in value}
         with naming_parameters(signature):
             return function(*bound.args, **bound.kwargs)
 
@@ -126,13 +130,7 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
     Lower layers name the options: `--output` becomes `output`. Options without a parameter stay, and so do the words of
     a store or another program: those in quotes, and what failed at run time.
     """
-    parameters = {*signature.parameters, *(name for types in options_of(signature).values() for name in types)}
-
-    def named(match: re.Match[str]) -> str:
-        """Return the parameter of an option, or the text itself."""
-        name = _OPTIONS.get(match[0], match[0].removeprefix("--").replace("-", "_"))
-        return name if name in parameters else match[0]
-
+    named = functools.partial(_named, parameters_of(signature))
     try:
         yield
     except LoadframeError as error:
@@ -145,6 +143,37 @@ def naming_parameters(signature: inspect.Signature) -> Iterator[None]:
         raise
 
 
+def _named(parameters: Collection[str], match: re.Match[str]) -> str:
+    """Return the parameter of a matched option, also in backquotes; other matches and other options stay."""
+    option = match[0].strip("`")
+    name = _OPTIONS.get(option, option.removeprefix("--").replace("-", "_"))
+    return match[0].replace(option, name) if name in parameters else match[0]
+
+
+def in_python(text: str) -> str:
+    """Return a printed result with the parameters of public functions in place of options, such as `cores`.
+
+    Columns of tables keep their places.
+    """
+    for match in reversed([match for match in _OPTION.finditer(text) if "--" in match[0]]):
+        named = _named(_public_parameters(), match)
+        rest = text[match.end() :]
+        # Two spaces end a cell.
+        if gap := re.match(r"(?:[^\n]*?\S)?? {2,}(?=\S)", rest):
+            rest = rest[: gap.end()] + " " * (len(match[0]) - len(named)) + rest[gap.end() :]
+        text = text[: match.start()] + named + rest
+    return text
+
+
+@functools.cache
+def _public_parameters() -> frozenset[str]:
+    """Return the parameters of all public functions, and the method that stands for `--json`."""
+    # The package is loaded with its first module, and imports the functions on first use.
+    public = sys.modules[__name__.partition(".")[0]]
+    functions = filter(inspect.isfunction, (getattr(public, name) for name in public.__all__))
+    return frozenset([_OPTIONS["--json"], *(name for it in functions for name in parameters_of(inspect.signature(it)))])
+
+
 def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
     """Return the types by keyword for each parameter such as `**access: Unpack[Access]`, by the parameter's name."""
     return {
@@ -154,13 +183,31 @@ def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _option(function: Callable[..., Any], hints: Mapping[str, Any], name: str, value: object) -> Any:
-    """Return the checked value of keyword argument `name`; TypeError if `hints` (types by name) do not have it.
+def parameters_of(signature: inspect.Signature) -> list[str]:
+    """Return the names that a call can give, in their order; those of `**access: Unpack[Access]` are the keywords."""
+    options = options_of(signature)
+    return [known for name in signature.parameters for known in options.get(name, (name,)) if known not in _BOUND]
 
-    `function` is named in that error. BadInput if the value has another type.
+
+def _bound(
+    name: str, signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the arguments by parameter; BadInput for an unknown, a missing or a surplus one.
+
+    `name` is that of the function, with its class.
     """
-    if name not in hints:
-        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+    known, call = parameters_of(signature), name.removesuffix(".__init__")
+    takes_any = any(it.kind is it.VAR_KEYWORD for it in signature.parameters.values()) and not options_of(signature)
+    if unknown := [] if takes_any else [word for word in named if word not in known]:
+        raise BadInput(f"{call} has no parameter {unknown[0]!r}", remedy=did_you_mean(unknown[0], known))
+    try:
+        return signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise BadInput(f"{call}: {error}", remedy=f"the parameters are {', '.join(known)}") from None
+
+
+def _option(hints: Mapping[str, Any], name: str, value: object) -> Any:
+    """Return the checked value of keyword argument `name`, which has a type in `hints`; BadInput for another type."""
     return _argument(name, value, hints[name], f"give another value, or leave {name} out")
 
 

@@ -5,14 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from loadframe.analyze import compare as comparing
-from loadframe.analyze.compare import (
-    Group,
-    read_groups,
-    read_runs,
-    read_variants,
-    split_by_treatment,
-    uses_robust_estimate,
-)
+from loadframe.analyze.compare import Group, read_groups, read_runs, read_treatments, read_variants
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.analyze.history import identity_of_run
@@ -20,19 +13,34 @@ from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
 from loadframe.base.units import exceeds_responses, parse_duration, parse_rate, reachable_rate, reachable_response
 from loadframe.library.options import require_measures, share
+from loadframe.yamlfile import did_you_mean
 
 
 def compare_groups(
-    arguments: Sequence[str], kinds: Sequence[str], *, least: float, level: float, session_spread: float
+    arguments: Sequence[str],
+    kinds: Sequence[str],
+    *,
+    baseline: str | None,
+    least: float,
+    level: float,
+    session_spread: float,
 ) -> comparing.Comparison:
-    """Compare groups of runs with the first. A single experiment is split by its variants or treatments.
+    """Compare groups of runs with the baseline. A single experiment is split by its variants or treatments.
 
-    `arguments` are folders or patterns. `kinds` are measures, `least` is the smallest difference that matters,
-    `session_spread` the assumed spread between sessions (shares), and `level` the significance level. BadInput for a
-    single argument with only one treatment.
+    `arguments` are folders or patterns. `baseline` is the label of a group, by default of the first: the first argument
+    or variant, or the treatment with the first level of each factor. `kinds` are measures, `least` is the smallest
+    difference that matters, `session_spread` the assumed spread between sessions (shares), and `level` the significance
+    level. BadInput for a single argument with only one treatment, and for an unknown baseline.
     """
+    groups = _groups(arguments)
+    if baseline is not None:
+        chosen = next((group for group in groups if group.label == baseline), None)
+        if chosen is None:
+            labels = [group.label for group in groups]
+            raise BadInput(f"no group is named {baseline!r}", where="--baseline", remedy=did_you_mean(baseline, labels))
+        groups = (chosen, *(group for group in groups if group is not chosen))
     return comparing.compare(
-        _groups(arguments),
+        groups,
         kinds,
         least=least,
         level=level,
@@ -49,9 +57,7 @@ def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
             if _is_among(argument, arguments[:number]):
                 raise BadInput("this folder is given twice", where=argument, remedy="name each group once")
         return _without_shared_runs(read_groups(arguments), _NO_COPIES)
-    split = read_variants(arguments[0]) or split_by_treatment(
-        read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
-    )
+    split = read_variants(arguments[0]) or read_treatments(arguments[0])
     if len(split) == 1:
         raise BadInput(
             "all its runs have the same treatment",
@@ -169,7 +175,7 @@ def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], o
     """
     parsed = {}
     for name, text in shares.items():
-        (kind,) = require_measures([name])
+        (kind,) = require_measures([name], option)
         if kind not in kinds:
             raise BadInput(
                 f"{option} names {kind}, which is not in --measure", remedy="add it to --measure, or leave it out"
@@ -189,7 +195,7 @@ def parse_bound(text: str, option: str = "--bound") -> Bound:
         raise BadInput(
             f"{option} {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
         )
-    (kind,) = require_measures([match[1]])
+    (kind,) = require_measures([match[1]], option)
     wanted = ">=" if kind in RATES else "<="
     if match[2] != wanted:
         raise BadInput(

@@ -32,6 +32,7 @@ from loadframe.library.times import Kind, Times, selected
 from loadframe.library.workload import Workload, merged, save_keys
 from loadframe.record import Run as RecordedRun
 from loadframe.record.schema import MANIFEST_FILE
+from loadframe.store.base import nearest_first
 from loadframe.yamlfile import did_you_mean, document_of
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ class Experiment:
                 raise BadInput(f"unknown factor {name!r}", where="where", remedy=did_you_mean(name, known))
             levels = [run.treatment[name] for run in self._folder.runs if name in run.treatment]
             if where[name] not in levels:
-                remedy = f"its levels are {', '.join(dict.fromkeys(map(repr, levels)))}"
+                remedy = f"its levels are {nearest_first(repr(where[name]), dict.fromkeys(map(repr, levels)))}"
                 raise BadInput(f"unknown level {where[name]!r} of {name}", where="where", remedy=remedy)
         candidates = self._folder.used if runs is None else [self._designed(name) for name in listed(runs)]
         at_levels = [run for run in candidates if all(run.treatment.get(name) == at for name, at in where.items())]

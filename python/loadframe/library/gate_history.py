@@ -77,6 +77,7 @@ class History(Answer):
     ['49f75d988266']
     """
 
+    @checked
     def __init__(self, history: RecordedHistory) -> None:
         """Create the result of a history."""
         super().__init__(history.as_dict(), lambda console: print_history(history, console))

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_duration, parse_size
 from loadframe.cluster import Cluster as LiveCluster
-from loadframe.library.arguments import Count, checked, listed
+from loadframe.library.arguments import Count, checked, in_python, listed
 from loadframe.library.cluster import Cluster, existing_cluster
 from loadframe.library.options import Access, attachment, parsed_as
 from loadframe.library.tables import html_table
@@ -47,7 +47,7 @@ class Imported:
     @property
     def left_out(self) -> list[str]:
         """The parts that could not be converted, with the reasons."""
-        return list(self._converted.left_out)
+        return [in_python(entry) for entry in self._converted.left_out]
 
     @property
     def files(self) -> list[str]:

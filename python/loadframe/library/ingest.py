@@ -1,5 +1,6 @@
 """Ingestion of events from a TCP port, files or standard input into a store, recorded as one run."""
 
+import inspect
 import os
 import secrets
 import time
@@ -28,7 +29,7 @@ from loadframe.experiment.runner.ingest import (
 from loadframe.experiment.runner.listener import Labels, Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import DroppedData, Session
-from loadframe.library.arguments import Nodes, Positive, Range, checked
+from loadframe.library.arguments import Nodes, Positive, Range, checked, naming_parameters
 from loadframe.library.cluster import Cluster, existing_cluster, spec_from
 from loadframe.library.options import Access, attachment, parsed_as, refuse_contradictions, require_free
 from loadframe.library.progress import Callback, listener_of
@@ -62,6 +63,7 @@ class Ingested(Answer):
     >>> ingested.require()
     """
 
+    @checked
     def __init__(self, result: IngestResult) -> None:
         """Create the result of an ingestion."""
         self._result = result
@@ -120,39 +122,8 @@ class Ingested(Answer):
         Lines that were dead letters for another reason do not count as refused. Acknowledged events count as lost only
         if they cannot be duplicates, or in the store before the run.
         """
-        figures, run = self._result.figures, self._result.run
-        if not figures.lines:
-            remedy = (
-                f"send lines to {figures.address} while the command listens, or add --wait 10m: --idle and --for then"
-                " count from the first line"
-                if figures.address
-                else None
-            )
-            raise LoadframeError("no line arrived", where=run, remedy=remedy or "check that the input has lines")
-        if figures.left_over:
-            raise LoadframeError(
-                f"{counted(figures.left_over, 'accepted event')} not in the store",
-                where=run,
-                remedy="send them again: repeated events are stored once",
-            )
-        if refused := figures.dead_letters.get(_REFUSED, 0):
-            raise LoadframeError(
-                f"the store refused {counted(refused, 'event')}",
-                where=str(Path(run) / (figures.kept or "")),
-                remedy="each dead letter holds the line and the reason: correct the lines and send them again",
-            )
-        if not figures.indexed:
-            raise LoadframeError(
-                f"no event was stored: none of {counted(figures.lines, 'line')} is an event to store",
-                where=str(Path(run) / (figures.kept or "")),
-                remedy="each dead letter holds the line and the reason: correct the lines or the fields of the source",
-            )
-        if lost := sum(stored.missing for stored in self._result.stored if stored.unique):
-            raise LoadframeError(
-                f"the store lost {counted(lost, 'acknowledged event')}",
-                where=run,
-                remedy="check the durability of the store's settings; its logs may name the cause",
-            )
+        with naming_parameters(inspect.signature(ingest)):
+            require_stored(self._result)
 
     def _print(self, console: "Console") -> None:
         """Print counts, latencies and pace of the ingest, and the verdict on its run."""
@@ -185,6 +156,43 @@ class Ingested(Answer):
         # Without lines, the error says enough.
         if figures.lines and (verdict := self._recorded.summary.verdict):
             print_verdict(console, self._recorded, verdict, percentiles_of(self._recorded))
+
+
+def require_stored(result: IngestResult) -> None:
+    """Raise LoadframeError as `Ingested.require`; the remedy names options of the command line."""
+    figures, run = result.figures, result.run
+    if not figures.lines:
+        remedy = (
+            f"send lines to {figures.address} while the command listens, or add --wait 10m: --idle and --for then"
+            " count from the first line"
+            if figures.address
+            else None
+        )
+        raise LoadframeError("no line arrived", where=run, remedy=remedy or "check that the input has lines")
+    if figures.left_over:
+        raise LoadframeError(
+            f"{counted(figures.left_over, 'accepted event')} not in the store",
+            where=run,
+            remedy="send them again: repeated events are stored once",
+        )
+    if refused := figures.dead_letters.get(_REFUSED, 0):
+        raise LoadframeError(
+            f"the store refused {counted(refused, 'event')}",
+            where=str(Path(run) / (figures.kept or "")),
+            remedy="each dead letter holds the line and the reason: correct the lines and send them again",
+        )
+    if not figures.indexed:
+        raise LoadframeError(
+            f"no event was stored: none of {counted(figures.lines, 'line')} is an event to store",
+            where=str(Path(run) / (figures.kept or "")),
+            remedy="each dead letter holds the line and the reason: correct the lines or the fields of the source",
+        )
+    if lost := sum(stored.missing for stored in result.stored if stored.unique):
+        raise LoadframeError(
+            f"the store lost {counted(lost, 'acknowledged event')}",
+            where=run,
+            remedy="check the durability of the store's settings; its logs may name the cause",
+        )
 
 
 @dataclass(frozen=True)

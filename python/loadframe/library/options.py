@@ -59,9 +59,9 @@ def require_free(path: Path, option: str = "--output") -> None:
 
 
 def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[str, ...]:
-    """Return distinct measures in their order, stripped; BadInput for an unknown one, or for none.
+    """Return distinct measures in their order, stripped; BadInput, which names `option`, for an unknown one or none.
 
-    `option` is named if there is none. Empty words are ignored.
+    Empty words are ignored.
     """
     from loadframe.analyze.compare import KINDS
     from loadframe.yamlfile import did_you_mean
@@ -69,7 +69,7 @@ def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[s
     kinds = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     for kind in kinds:
         if kind not in KINDS:
-            raise BadInput(f"unknown measure {kind!r}", remedy=did_you_mean(kind, KINDS))
+            raise BadInput(f"unknown measure {kind!r}", where=option, remedy=did_you_mean(kind, KINDS))
     if not kinds:
         raise BadInput(f"{option} is empty", remedy=f"choose from {', '.join(KINDS)}")
     return kinds

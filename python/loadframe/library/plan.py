@@ -134,6 +134,7 @@ class DryRun(Answer):
     [1, 2]
     """
 
+    @checked
     def __init__(self, planned: PlannedRuns) -> None:
         """Create the result from an experiment, its design and its folder."""
         super().__init__(_dry_document(planned), self._print)
@@ -250,6 +251,7 @@ class Plan(Answer):
     4
     """
 
+    @checked
     def __init__(self, planned: SimulatedPlan, finished: str | None) -> None:
         """Create the result of a plan; `finished` is a sentence if all runs of the experiment are recorded."""
         super().__init__(

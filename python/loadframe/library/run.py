@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.percentiles import percentiles_of
-from loadframe.library.arguments import Positive, Seconds, checked, listed
+from loadframe.library.arguments import Positive, Seconds, checked, in_python, listed
 from loadframe.library.options import USUAL_EXPORT, Access, ExportFormat, RecordsOf, attachment
 from loadframe.library.plots import RunPlots
 from loadframe.library.reports import Exported, Report, SentRecords, export_report, run_report, send_records
@@ -79,7 +79,10 @@ class Run:
     @property
     def reasons(self) -> Table:
         """The reasons of the verdict: a row each, with cause and remedy."""
-        rows = [{"code": it.code, "phase": it.phase, "cause": it.cause, "remedy": it.remedy} for it in self._reasons]
+        rows = [
+            {"code": it.code, "phase": it.phase, "cause": it.cause, "remedy": in_python(it.remedy)}
+            for it in self._reasons
+        ]
         return Table("reasons", lambda: table_of(rows, ("code", "phase", "cause", "remedy")))
 
     @property

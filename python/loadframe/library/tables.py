@@ -12,7 +12,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted
 from loadframe.base.untrusted import printable
-from loadframe.library.arguments import checked
+from loadframe.library.arguments import checked, in_python
 
 if TYPE_CHECKING:
     import pandas
@@ -53,11 +53,12 @@ class Answer:
         return self._document
 
     def show(self, console: "Console") -> None:
-        """Print the result on a rich console."""
+        """Print the result on a rich console, with options of the command line."""
         self._show(console)
 
     def __str__(self) -> str:
-        return text_of(self._show).rstrip("\n")
+        # `show` is also for the command line, so it has options.
+        return in_python(text_of(self._show).rstrip("\n"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {next(iter(str(self).splitlines()), '')}>"

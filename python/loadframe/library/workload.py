@@ -93,7 +93,7 @@ class Workload:
 
     def outline(self) -> "Outline":
         """Return the parameters with their defaults, the operations and the phases, as values and text."""
-        return Outline(self._loaded)
+        return Outline(self)
 
     def __repr__(self) -> str:
         return f"<Workload {self.name}: {counted(len(self.phases), 'phase')}>"
@@ -112,15 +112,17 @@ class Outline(Answer):
     ['search']
     """
 
-    def __init__(self, workload: LoadedWorkload) -> None:
-        """Create the outline of a loaded workload, at the defaults of its parameters and for one node."""
-        file = workload.fill(1).file
+    @checked
+    def __init__(self, workload: str | os.PathLike[str] | Workload) -> None:
+        """Create the outline of a workload, at the defaults of its parameters and for one node."""
+        loaded = loaded_workload(workload, {})
+        file = loaded.fill(1).file
         super().__init__(
             {
                 "name": file.workload,
                 "description": file.description,
-                "file": str(workload.document.path),
-                "parameters": dict(workload.defaults),
+                "file": str(loaded.document.path),
+                "parameters": dict(loaded.defaults),
                 "collections": list(file.collections),
                 "corpora": list(file.corpora),
                 "operations": {

@@ -282,10 +282,14 @@ def inconclusive_text(comparison: Comparison) -> str:
 
 
 def runs_text(comparison: Comparison) -> str:
-    """Return how many runs of each group are used, how many failed, and how many are left out and why."""
+    """Return how many runs of each group are used, how many failed, and how many are left out and why.
+
+    The first group is marked as the baseline.
+    """
     return "; ".join(
-        f"{group.label}: {counted(len(group.usable), 'run')}{f' ({rest})' if (rest := _unused_text(group)) else ''}"
-        for group in comparison.groups
+        f"{group.label}{'' if index else ' (baseline)'}: {counted(len(group.usable), 'run')}"
+        f"{f' ({rest})' if (rest := _unused_text(group)) else ''}"
+        for index, group in enumerate(comparison.groups)
     )
 
 

@@ -308,7 +308,8 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
         for body in _pages(layout, notes)
     ]
     comments = [f"% {printable(' '.join(text.split()))}" for text in (title, table.note) if text]
-    captions = [f"{title} (part {number} of {len(parts)})" if len(parts) > 1 else title
+    words = (table.caption or f"{title[:1].upper()}{title[1:]}").removesuffix(".")
+    captions = [f"{words}, part {number} of {len(parts)}." if len(parts) > 1 else f"{words}."
                 for number in range(1, len(parts) + 1)]  # fmt: skip
     return [
         (name, "\n".join([*comments, *_float(part, caption, name, notes)]) + "\n")

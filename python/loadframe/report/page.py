@@ -1,7 +1,7 @@
 """Rendering of reports as self-contained HTML files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -58,8 +58,8 @@ def environment() -> Environment:
 def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]:
     """Yield the figures, tables and answer sentences inside a value of a page's context, each with its title.
 
-    `title` applies unless a tuple's first text, a mapping's key or a data class's `title` replaces it. Sentences come
-    only from entries that `_members` recognises.
+    `title` applies unless a tuple's first text, a mapping's key or a data class's `title` replaces it. The captions of
+    tables end with the `heading` of their data class. Sentences come only from entries that `_members` recognises.
     """
     match value:
         case Figure():
@@ -78,9 +78,20 @@ def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]
             for key, part in value.items():
                 yield from _members(str(key), part)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            titled = str(getattr(value, "title", ""))
+            titled, heading = str(getattr(value, "title", "")), getattr(value, "heading", "")
             for field in fields(value):
-                yield from _members(field.name, getattr(value, field.name), titled)
+                parts = _members(field.name, getattr(value, field.name), titled)
+                yield from ((name, _under(heading, name, part)) for name, part in parts)
+
+
+def _under(heading: str, title: str, part: Figure | Table | str) -> Figure | Table | str:
+    """Return a table whose caption, by default its title, ends with the heading; other parts unchanged.
+
+    Without a heading, the table is unchanged, too.
+    """
+    if isinstance(part, Table) and heading:
+        return replace(part, caption=f"{part.caption or title} ({heading})")
+    return part
 
 
 def _members(key: str, part: Any, title: str = "") -> Iterator[tuple[str, Figure | Table | str]]:

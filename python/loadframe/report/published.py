@@ -72,7 +72,8 @@ def published_section(figures: Sequence[Beside]) -> Table:
     columns = (
         "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"
     )  # fmt: skip
-    return Table(columns, rows, names=3, note=note, figures=[*_figures(figures), *_instants(figures)])
+    plots = [*_figures(figures), *_instants(figures)]
+    return Table(columns, rows, names=3, note=note, figures=plots, caption="Published figures and their measurements")
 
 
 def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:

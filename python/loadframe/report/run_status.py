@@ -167,12 +167,12 @@ def _severity(reason: RecordedReason) -> float:
 
 
 def why(run: RecordedRun) -> str:
-    """Return why a run is left out: its failure, else the causes of its verdict, else its status."""
+    """Return why a run is left out or bounded: its failure, else the causes of its verdict, else its status."""
     if run.failure:
         return run.failure
     if run.reasons:
         return "; ".join(reason.cause for reason in run.reasons)
-    return run_status(run)
+    return _BELOW_LIMITS if run.bounded else run_status(run)
 
 
 def print_trust(folder: RecordedExperiment, console: Console) -> None:

@@ -67,7 +67,7 @@ def conclusion(sweep: Sweep) -> str:
     rows = sweep.curves[0].speedups
     invalid = sum(not run.sound for run in sweep.folder.runs)
     left_out = f" {invalid} of {len(sweep.folder.runs)} runs were invalid." if invalid else ""
-    again = "Stop other programs on this machine, and run it again in another folder (--output)."
+    again = "Stop other programs on this machine, and run it again in another folder."
     if len(rows) < 2 or not rows[-1].speedup.is_finite:
         return f"No conclusion: too few valid runs.{left_out} {again}"
     few, many, ratio = rows[0].treatment.nodes, rows[-1].treatment.nodes, rows[-1].speedup

@@ -74,7 +74,8 @@ def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
         for row in rows
     ]
     columns = ("phase", "operation", "treatment", "runs", "first", "mean", "repeated", "mean", "ratio", "age")
-    return Table(columns, cells, names=3, note=_EXECUTIONS_NOTE)
+    caption = "Mean response times of first and repeated executions"
+    return Table(columns, cells, names=3, note=_EXECUTIONS_NOTE, caption=caption)
 
 
 def experiment_executions_on_terminal(rows: Sequence[ExecutionsAt]) -> TerminalTable:
@@ -133,7 +134,7 @@ def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
         for row in rows
     ]
     columns = ("run", "treatment", "acknowledged", "in the store", "documents", "missing", "before the kill", "at risk")
-    return Table(columns, cells, names=2, note=_EVENTS_NOTE)
+    return Table(columns, cells, names=2, note=_EVENTS_NOTE, caption="Acknowledged and stored events of each run")
 
 
 def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
@@ -165,6 +166,7 @@ def _seconds_at_risk(row: EventsOfRun) -> str:
 
 #: The column of requests without a response time.
 _FAILED = "failed"
+_BUCKETS_CAPTION = "Shares of requests by response time"
 _BUCKETS_NOTE = (
     "Shares of all requests of the measured window. Dropped requests, and those unanswered at its end, count as failed."
 )
@@ -188,7 +190,8 @@ def run_bands(run: Run, bounds: Sequence[float]) -> Table:
         for name, bands in operations.items()
     ]
     note = f"{_BUCKETS_NOTE} The number of requests stands below each share."
-    return Table(("phase", "operation", *band_names(bounds), _FAILED), rows, names=2, note=note)
+    columns = ("phase", "operation", *band_names(bounds), _FAILED)
+    return Table(columns, rows, names=2, note=note, caption=_BUCKETS_CAPTION)
 
 
 def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
@@ -222,7 +225,7 @@ def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
         " the number of requests requires. A share without an interval comes from one run."
     )
     columns = ("phase", "operation", "treatment", "runs", "requests", *band_names(bounds), _FAILED)
-    return Table(columns, cells, names=3, note=note)
+    return Table(columns, cells, names=3, note=note, caption=_BUCKETS_CAPTION)
 
 
 def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float]) -> TerminalTable:
@@ -290,7 +293,8 @@ def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table |
     ]  # fmt: skip
     words = "Means over runs, with 95 % intervals by Student's t if runs were repeated."
     note = cpu_note(f"{words} {_partial_runs(rows)}".strip(), gaps)
-    return Table(("phase", "treatment", "process", "runs", CORES, CPU_PER_REQUEST), cells, names=3, note=note)
+    columns = ("phase", "treatment", "process", "runs", CORES, CPU_PER_REQUEST)
+    return Table(columns, cells, names=3, note=note, caption="CPU time of each process")
 
 
 def _partial_runs(rows: Sequence[UsedAt]) -> str:
@@ -395,7 +399,8 @@ def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     They are in the currency of `prices`. With an SLO, the table has the figures that it limits, too.
     """
     note = f"{_COST_NOTE} {_SLO_NOTE}" if prices.slo else _COST_NOTE
-    return Table(_cost_columns(prices, costs), _cost_rows(prices, costs), names=1, note=note)
+    rows = _cost_rows(prices, costs)
+    return Table(_cost_columns(prices, costs), rows, names=1, note=note, caption="Costs of each treatment")
 
 
 def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:

@@ -183,7 +183,9 @@ def _view(pair: CurvePair, name: str) -> PairView:
         lead=lead(pair),
         laws=laws(pair),
         plot=speedups_plot(pair, name) if pair.rows else None,
-        table=Table(COLUMNS, rows, names=0, note=NOTE) if rows else None,
+        table=Table(COLUMNS, rows, names=0, note=NOTE, caption="Speed-up under strong and weak scaling")
+        if rows
+        else None,
         warnings=[
             (f"{scaling.capitalize()} curve of {heading(curves)}", findings)
             for scaling, curves in pair.curves.items()

@@ -77,6 +77,7 @@ class Table:
     """A table with words in the first `names` columns and numbers in the rest.
 
     In a section of a page, `figures` stand above the table. CSV files have the rows of `data` instead, if given.
+    `caption` describes an exported table; without it, the title of the table does.
     """
 
     columns: Sequence[str]
@@ -85,6 +86,7 @@ class Table:
     note: str = ""
     figures: Sequence[Figure] = ()
     data: "Table | None" = None
+    caption: str = ""
 
 
 def count_cell(count: float | None, small: str = "", tone: str = "") -> Cell:
@@ -219,6 +221,7 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         " all treatments of these curves; of speed-ups within blocks, if the treatments in this table have enough runs."
         " Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians"
         f" over repetitions. In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
+        caption="Throughput, speed-up and response times by number of nodes",
     )
 
 
@@ -249,14 +252,15 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     """Return a row for each run, also failed and missing ones, with its verdict and its levels of `factors`."""
     rows = []
     for run in runs:
-        word = run_status(run)
+        word, causes = run_status(run), [reason.cause for reason in run.reasons]
         tone = {"valid": "valid", "bounded": "valid", "not made": "muted"}.get(word, "invalid")
         generator = run.run.summary.generator if run.run else None
         rows.append(
             [
                 Cell(run.id),
                 Cell(word, tone=tone),
-                Cell("") if word == "valid" else Cell(_why(run), sentences=[it.cause for it in run.reasons]),
+                # A valid run can have warnings.
+                Cell(_why(run) if causes or word != "valid" else "", sentences=causes),
                 Cell(figures_text(run)),
                 *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
                 *_generator(generator),
@@ -264,7 +268,7 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
         )
     shown = list(short_names(factors).values())
     columns = ("run", "verdict", "why", "figures", *shown, "generator CPU", "lateness p99", "lag p99")
-    return Table(columns, rows, names=4)
+    return Table(columns, rows, names=4, caption="Verdict, treatment and load generator of each run")
 
 
 @dataclass(frozen=True)
@@ -288,7 +292,9 @@ def runs_view(folder: RecordedExperiment) -> RunsView:
         trust=trust(folder),
         exclusions=exclusions(folder),
         not_judged=Counter(words for run in folder.runs for words in (run.verdict.not_judged if run.verdict else ())),
-        left_out=runs_table(folder.left_out, factors) if folder.left_out else None,
+        left_out=replace(runs_table(folder.left_out, factors), caption="Runs that the figures do not include")
+        if folder.left_out
+        else None,
         runs=runs_table(folder.runs, factors),
     )
 
@@ -314,7 +320,8 @@ def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
     if not rows:
         return None
     note = "Failures of the measured window, the most frequent first. Messages that differ only in numbers are merged."
-    return Table(("phase", "operation", "class", "status", "failures", "message"), rows, names=3, note=note)
+    columns = ("phase", "operation", "class", "status", "failures", "message")
+    return Table(columns, rows, names=3, note=note, caption="Failed requests by message")
 
 
 CORES = "cores"
@@ -381,7 +388,8 @@ def run_cpu(cpu: ProcessesOf) -> Table | None:
     over = "“over” gives the observed time if it is shorter than the window." if partly else ""
     missing = partial_text(cpu.partial)
     columns = ("phase", "process", CORES, "share", CPU_PER_REQUEST)
-    return Table(columns, rows, names=2, note=cpu_note(f"{over} {missing}".strip(), cpu.unsampled))
+    note = cpu_note(f"{over} {missing}".strip(), cpu.unsampled)
+    return Table(columns, rows, names=2, note=note, caption="CPU time of each process")
 
 
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
@@ -415,7 +423,7 @@ def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
         " time”). Written documents may replace existing ones."
     )
     columns = ("phase", "operation", "per 1,000 documents", "documents", "counted", "grew with")
-    return Table(columns, rows, names=2, note=note)
+    return Table(columns, rows, names=2, note=note, caption="Growth of mean response times with the documents")
 
 
 def generator_table(generator: GeneratorFigures) -> Table:
@@ -440,7 +448,8 @@ def generator_table(generator: GeneratorFigures) -> Table:
     ]
     if achieved is not None:
         rows.append(("achieved share of the offered rate", share_cell(achieved, 1, limit=rules.ACHIEVED_LIMIT)))
-    return Table(("generator", "value"), [[Cell(words), value] for words, value in rows])
+    cells = [[Cell(words), value] for words, value in rows]
+    return Table(("generator", "value"), cells, caption="Self-monitoring of the load generator")
 
 
 def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
@@ -481,7 +490,8 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
         "lag p99",
         "began late",
     )
-    return Table(columns, rows, names=3, note=f"{note}Measured window; shares of the busiest thread of a rank.")
+    note += "Measured window; shares of the busiest thread of a rank."
+    return Table(columns, rows, names=3, note=note, caption="Requests and self-monitoring of the ranks")
 
 
 def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[Cell]]:
@@ -513,7 +523,7 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
 
 
 def _why(run: RecordedRun) -> str:
-    """Return the failure, causes or status for which a run is not valid; empty for a run that was not made."""
+    """Return the failure, causes or warnings of a run; empty for a run that was not made."""
     return "" if run.status == "missing" else why(run)
 
 

@@ -143,8 +143,8 @@ def stores() -> dict[str, Store]:
     return {store.kind: store for store in stores if store is not None}
 
 
-def find(kind: str) -> Store:
-    """Return the store of a kind, or the store at a path; BadInput with a suggestion for an unknown kind.
+def find(kind: str, where: str = "--store") -> Store:
+    """Return the store of a kind, or the store at a path; BadInput at `where`, with a suggestion, for an unknown kind.
 
     Imports only the module with the kind's name if that defines the store, and otherwise all. A path is of a Python
     file or a folder that defines a store; BadInput if it does not.
@@ -159,7 +159,7 @@ def find(kind: str) -> Store:
         return known[kind]
     near = difflib.get_close_matches(kind, known, n=1)
     remedy = f"did you mean {near[0]}?" if near else f"the stores are {', '.join(known)}; see `loadframe stores`"
-    raise BadInput(f"unknown store {kind!r}", remedy=remedy)
+    raise BadInput(f"unknown store {kind!r}", where=where, remedy=remedy)
 
 
 def _modules() -> list[str]:

@@ -4,6 +4,7 @@ A store describes files, commands and requests. The cluster package starts proce
 """
 
 import contextlib
+import difflib
 import re
 import signal
 import socket
@@ -36,6 +37,11 @@ class Call(Protocol):
 def here(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Call the function with these arguments in this process, and return its result."""
     return function(*args, **kwargs)
+
+
+def nearest_first(word: str, known: Iterable[str]) -> str:
+    """Return the valid words, separated by commas, with those first that are most like an unknown word."""
+    return ", ".join(sorted(known, key=lambda it: difflib.SequenceMatcher(None, word, it).ratio(), reverse=True))
 
 
 @dataclass(frozen=True)

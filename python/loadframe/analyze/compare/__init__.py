@@ -10,7 +10,14 @@ from loadframe.analyze.compare.contrasts import (
     compare_variants,
     read_variants,
 )
-from loadframe.analyze.compare.groups import Group, read_groups, read_runs, split_by_treatment, uses_robust_estimate
+from loadframe.analyze.compare.groups import (
+    Group,
+    read_groups,
+    read_runs,
+    read_treatments,
+    split_by_treatment,
+    uses_robust_estimate,
+)
 from loadframe.analyze.compare.measures import KINDS, USUAL, Measure
 
 __all__ = [
@@ -27,6 +34,7 @@ __all__ = [
     "compare_variants",
     "read_groups",
     "read_runs",
+    "read_treatments",
     "read_variants",
     "split_by_treatment",
     "uses_robust_estimate",

@@ -9,7 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.experiment import (
+    EXPERIMENT_FILE,
+    RecordedExperiment,
+    RecordedRun,
+    level_order,
+    read_experiment,
+)
 from loadframe.analyze.sessions import started
 from loadframe.base.errors import BadInput
 from loadframe.base.folders import named_path
@@ -82,12 +88,26 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     )
 
 
-def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> tuple[Group, ...]:
+def read_treatments(argument: str) -> tuple[Group, ...]:
+    """Return a group for each treatment of the runs that a path or pattern names; errors as `read_runs`.
+
+    The treatments of an experiment are in the order of its levels, because the order of its runs is random.
+    """
+    path = Path(argument)
+    levels = read_experiment(path).description["factors"] if (path / EXPERIMENT_FILE).is_file() else None
+    return split_by_treatment(read_runs(argument), levels, robust=uses_robust_estimate(argument))
+
+
+def split_by_treatment(
+    runs: Sequence[RecordedRun], levels: Mapping[str, Sequence[Any]] | None = None, *, robust: bool = False
+) -> tuple[Group, ...]:
     """Return a group for each treatment, named by the levels in which the treatments differ; `all` for only one.
 
-    `robust` groups compare by trimmed means.
+    They are in the order of the `levels` of each factor, or else of the runs. `robust` groups compare by trimmed means.
     """
     treatments = _unique(run.treatment for run in runs)
+    if levels is not None:
+        treatments.sort(key=lambda treatment: level_order(treatment, levels))
     differing = [
         name
         for name in dict.fromkeys(name for treatment in treatments for name in treatment)

@@ -9,7 +9,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design
 from loadframe.experiment.experiment import Experiment, MeasuredRate
-from loadframe.experiment.file.factors import COLLECTIONS, Level
+from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.collection_use import only_reads
@@ -145,10 +145,14 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is
     start = 0.0
     if not experiment.exists:
         spec = experiment.cluster_spec(treatment)
+        # An impossible level of a factor must not prevent the runs of other levels.
+        common = {name: value for name, value in spec["settings"].items() if f"{SETTINGS}{name}" not in treatment}
         try:
+            Cluster.require_settings(spec["store"], common, "")
             start = Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
         except BadInput as error:
-            named = (name for name in experiment.file.store.settings if name in error.what)
+            words = f"{error.where} {error.what}"
+            named = (name for name in experiment.file.store.settings if name in words)
             place = ("store", "settings", name) if (name := next(named, "")) else ("store",)
             raise experiment.document.error(place, error.what, error.remedy) from None
     return start + sum(length.seconds for length in prepared)

@@ -48,6 +48,7 @@ _KEYS = {
     },
     "store": "store.kind",
     "set": "store.settings",
+    "store-set": "store.settings",
     "container-runtime": "store.runtime",
     "per-machine": "store.placement.per_machine",
     "network": "store.placement.network",
@@ -327,7 +328,7 @@ def _check_kinds_of_stores(
                 Cluster.require_kind(below(kind, document.path.parent), file.store.host)
             except BadInput as error:
                 path = f"{kind}: " if is_path(kind) else ""
-                at = f" ({error.where})" if error.where else ""
+                at = f" ({error.where})" if error.where and is_path(kind) else ""
                 raise document.error(place, f"{path}{error.what}{at}", error.remedy) from None
 
 

@@ -1,10 +1,12 @@
 """The folder of an experiment: `experiment.json` with its description, `runs/` with its recorded runs, their counts."""
 
+import contextlib
 import fcntl
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
@@ -24,7 +26,7 @@ _DISPLAY_KEYS = {"scale": ("objective",)}
 #: Keys of a description that are left out at their defaults, so that a file may no longer have one.
 _LEFT_OUT = ("finish", "arrivals", "capacity", "capacities")
 
-_FILE = "experiment.json"
+_FILE, _LOCK = "experiment.json", ".lock"
 #: Key of runs that were added to the design after earlier runs.
 FURTHER = "further"
 #: Key of the fingerprints of each command that recorded runs in the folder.
@@ -50,7 +52,11 @@ class RecordedRuns:
 
 
 class ExperimentFolder(RecordedRuns):
-    """The folder of one experiment, new or resumed. A lock admits one process at a time."""
+    """The folder of one experiment, new or resumed. A lock admits one process at a time.
+
+    As a context manager, it releases the lock at the end. After an error, but not after an interrupt, it removes a
+    folder that it created and that has no run.
+    """
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         """Open or create and lock the folder, and write `experiment.json`.
@@ -65,9 +71,10 @@ class ExperimentFolder(RecordedRuns):
                     where=str(path),
                     remedy="choose another folder with --output",
                 )
+            self._created = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             # Held until `close`; the kernel releases it when the process ends.
-            self._lock = (path / ".lock").open("a")
+            self._lock = (path / _LOCK).open("a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 self._write_description(description)
@@ -87,9 +94,32 @@ class ExperimentFolder(RecordedRuns):
                 remedy="choose a writable folder with --output",
             ) from error
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the lock; after an error other than an interrupt, remove the folder if it is new and has no run."""
+        if isinstance(error, Exception) and self._created:
+            self._remove_unused()
+        self.close()
+
     def close(self) -> None:
         """Release the lock, so that the same process can resume the experiment."""
         self._lock.close()
+
+    def _remove_unused(self) -> None:
+        """Remove the folder, unless it holds a run, which may be unfinished, or a file of another origin."""
+        written = (_FILE, _LOCK, self.runs_path.name)
+        if any(self.runs_path.iterdir()) or any(entry.name not in written for entry in self.path.iterdir()):
+            return
+        # Another process may begin the experiment here meanwhile, and then the folder stays.
+        with contextlib.suppress(OSError):
+            (self.path / _FILE).unlink()
+            self.runs_path.rmdir()
+            (self.path / _LOCK).unlink()
+            self.path.rmdir()
 
     def _write_description(self, description: Mapping[str, Any]) -> None:
         """Write `experiment.json`; BadInput if the folder has runs of a different description.
@@ -212,10 +242,12 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
     # The design follows from the other keys, so it is named only if nothing else differs.
     different = [key for key in different if key != "design"] or different
-    different = list(dict.fromkeys(key.removesuffix("_sha256") for key in different))
-    if different:
+    # Quoted, because `with` is a key, too.
+    names = [f"`{key}`" for key in dict.fromkeys(key.removesuffix("_sha256") for key in different)]
+    if names:
+        listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
         raise BadInput(
-            f"the folder holds an experiment with a different {' and '.join(different)}",
+            f"the folder holds an experiment with other values of {listed}",
             where=str(file.parent),
             remedy="choose another folder with --output, or restore the file to resume",
         )

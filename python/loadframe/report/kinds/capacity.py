@@ -163,7 +163,8 @@ def _page(
     )
     unit = capacity_words.unit_of(capacities.bounds.over)
     columns, rows = _capacity_rows(capacities)
-    sizes = Table(columns, [list(map(Cell, row)) for row in rows]) if len(rows) > 1 else None
+    cells = [list(map(Cell, row)) for row in rows]
+    sizes = Table(columns, cells, caption="Sustained load of each treatment") if len(rows) > 1 else None
     example = next((run.run for run in capacities.folder.runs if run.run and run.status == "done"), None)
     return render(
         "capacity.html.j2",
@@ -209,7 +210,7 @@ def _capacity_rows(capacities: Capacities) -> tuple[tuple[str, ...], list[tuple[
     columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
     rows = [
         (
-            treatment_text(capacity.treatment) or f"nodes {capacity.nodes}",
+            _subject(capacity),
             capacity_words.rate_text(capacity),
             *(capacity_words.documents_text(capacity),) * counted,
             str(sum(len(search.attempts) for search in capacity.searches)),
@@ -242,6 +243,7 @@ def _deciding(capacity: Capacity) -> Table:
             for attempt in search.deciding
         ],
         names=4,
+        caption=f"Deciding trials of each search, {_subject(capacity)}",
     )
 
 
@@ -275,7 +277,13 @@ def _trials(capacity: Capacity) -> Table:
         ),
         rows,
         names=3,
+        caption=f"Trials of the searches, {_subject(capacity)}",
     )
+
+
+def _subject(capacity: Capacity) -> str:
+    """Return the treatment of a capacity for a caption, or its number of nodes."""
+    return treatment_text(capacity.treatment) or f"nodes {capacity.nodes}"
 
 
 def _show(capacities: Capacities, answers: Sequence[str], more: Further, console: Console) -> None:

@@ -104,6 +104,7 @@ def contrasts_table(comparison: Comparison) -> Table:
         [_row(contrast, comparison) for contrast in comparison.contrasts],
         names=3 if _names_groups(comparison) else 2,
         note=compare_words.note(comparison),
+        caption=f"Comparison with the baseline {comparison.groups[0].label}",
     )
 
 

@@ -75,6 +75,7 @@ def waiting_table(tiers: Tiers) -> Table | None:
         names=2,
         note="Means over runs, with 95 % intervals if runs were repeated. Response: the user's response time by the"
         " generator's clock. Time in the part: reported by the application in each answer, by its clock.",
+        caption=_WAITING_TITLE,
     )
 
 
@@ -179,7 +180,9 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         fits=[
             FitView(
                 title,
-                models_table(fit, curves.rate.unit),
+                replace(
+                    models_table(fit, curves.rate.unit), caption=f"Scalability models {title[0].lower()}{title[1:]}"
+                ),
                 residuals(fit, f"{prefix}-residuals-{number}").titled(heading, "residuals", title.partition(",")[0]),
                 fit.warnings,
             )
@@ -198,7 +201,8 @@ def _treatments(curves: PhaseCurves) -> Table | None:
         " the load generator."
     )
     note = f"{note} {scale_words.times_text(curves)}".strip()
-    return Table(columns, rows, names=0, note=note) if rows else None
+    caption = "Throughput and response times of each treatment"
+    return Table(columns, rows, names=0, note=note, caption=caption) if rows else None
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:

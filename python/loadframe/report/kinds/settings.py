@@ -182,6 +182,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
         note=f"Ratios of {response.measure.phrase} to the default, {others}, with 95 % intervals. p is"
         " adjusted by Holm for all terms of all measures on this page. Significant effects are in black."
         + (" Last column: effects that the design cannot separate from this one." if further else ""),
+        caption=f"Effects of the settings on {response.measure.phrase}",
     )
 
 
@@ -225,6 +226,7 @@ def ranking_table(result: SettingsAt) -> Table:
         rows,
         note=f"Ratios to the default, with 95 % intervals from a variance pooled over all combinations{which}. Part of"
         f" the lead of the best is chance: {settings_words.shrinkage_text(result)}",
+        caption="Combinations of settings, the best first",
     )
 
 

@@ -57,7 +57,8 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
     figures = [_figure(curve, f"over-{number}") for number, curve in enumerate(curves)]
-    return Table(columns, rows, names=3, note=note, figures=figures)
+    caption = "Throughput and response times over numeric factors"
+    return Table(columns, rows, names=3, note=note, figures=figures, caption=caption)
 
 
 def _failed_text(point: PointOver) -> str:
@@ -199,7 +200,8 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
         f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
         title=f"{curves[0].phase} side by side",
     )
-    return Table(("level", "nodes", "clients", unit, "p50", "p99"), rows, names=1, figures=[figure])
+    columns = ("level", "nodes", "clients", unit, "p50", "p99")
+    return Table(columns, rows, figures=[figure], caption=f"Throughput and response times of {curves[0].phase}")
 
 
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:

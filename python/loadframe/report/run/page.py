@@ -148,7 +148,8 @@ def dips_table(at: DipsOfPhase) -> Table | None:
         " shifts of activity against throughput). Coincidence does not prove a cause. The last two columns are in the"
         " metric's unit per second."
     )
-    return Table(("activity", "of the loss", "of all seconds", "p", "in dips", "outside"), rows, note=note)
+    columns = ("activity", "of the loss", "of all seconds", "p", "in dips", "outside")
+    return Table(columns, rows, note=note, caption="Activities of the store within and outside dips of the throughput")
 
 
 #: The page shows this many nodes; the JSON document has all.
@@ -180,7 +181,7 @@ def samples_table(run: Run) -> Table | None:
         f" Minimum and p95 of response times: {times}." if times else ""
     )
     columns = ("phase", "unit", "length", "samples", "minimum", "q1", "median", "mean", "q3", "maximum", "deviation")
-    return Table(columns, rows, names=2, note=note)
+    return Table(columns, rows, names=2, note=note, caption="Distribution of the throughput over the measured window")
 
 
 def _cells(spread: Spread, seconds: int) -> list[Cell]:
@@ -234,6 +235,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
         note="Whole phases, including warm-up. Lines: accepted events, events that the transformation dropped, and"
         " invalid lines (dead letters). An event that"
         " the store rejects counts as accepted and as a dead letter. Retries are not counted.",
+        caption="Events of each source",
     )
 
 
@@ -319,7 +321,14 @@ def operations_table(run: Run, by_phase: Percentiles) -> Table:
     few = few_text(
         percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
     )
-    return Table(columns, rows, names=3, note=(note + few).strip(), data=_operations_data(run, by_phase))
+    return Table(
+        columns,
+        rows,
+        names=3,
+        note=(note + few).strip(),
+        data=_operations_data(run, by_phase),
+        caption="Throughput and response times of each operation",
+    )
 
 
 def _operations_data(run: Run, by_phase: Percentiles) -> Table:

@@ -25,6 +25,7 @@ from loadframe.store.base import (
     Store,
     Unreachable,
     Watch,
+    nearest_first,
 )
 from loadframe.store.distribution import Distribution, Environment
 from loadframe.store.web import UnansweredError, Web
@@ -103,7 +104,7 @@ class Application(Store):
         self.kind = kind
         self._folder = folder
         self._command = tuple(command)
-        self._behind = {name: stores.find(name) for name in behind}
+        self._behind = {name: stores.find(name, "behind") for name in behind}
         self._version = version
         self._requirements = requirements
         self._files = tuple(files)
@@ -137,8 +138,9 @@ class Application(Store):
         """Return the application's virtual environment; `version` is ignored.
 
         Its version is the application's, with a digest of its files, requirements and command. BadInput if a file is
-        unreadable or too large, or if there are none.
+        unreadable or too large, if there are none, or without haproxy.
         """
+        balancer.program()
         lock, where = "", ""
         if self._requirements:
             path = self._folder / self._requirements
@@ -175,17 +177,17 @@ class Application(Store):
         return [name for name in settings if name.partition(".")[0] in idle]
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise BadInput for invalid settings of application, balancer and stores (`KIND.NAME`), or without haproxy.
+        """Raise BadInput for invalid settings of application, balancer and stores (`KIND.NAME`).
 
         Unknown settings are invalid. Settings of stores that the setting `store` does not select are not checked.
         """
         parts = self.parts(settings)
-        balancer.program()
         for name in settings:
             kind, _, rest = name.partition(".")
             if name not in _OWN and name not in self._settings and not (rest and kind in self._behind):
                 known = [*_OWN, *self._settings, *(f"{kind}.NAME" for kind in self._behind)]
-                raise BadInput(f"{self.kind} has no setting {name!r}", remedy=f"its settings are {', '.join(known)}")
+                what = f"{self.kind} has no setting {name!r}"
+                raise BadInput(what, remedy=f"its settings are {nearest_first(name, known)}")
         if (balance := settings.get("balance", _OWN["balance"])) not in _BALANCES:
             raise BadInput(f"invalid setting balance: {balance}", remedy=f"use one of {', '.join(_BALANCES)}")
         threads = settings.get("balancer_threads", 1)

@@ -16,7 +16,7 @@ from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_size
 from loadframe.store import distribution
-from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec
+from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec, nearest_first
 
 #: File in a node's folder with the quotas that result from its memory limit.
 QUOTAS = "config/quotas.json"
@@ -44,7 +44,7 @@ def check(settings: Mapping[str, Any]) -> None:
         else:
             raise BadInput(
                 f"unknown setting {key} of couchbase",
-                remedy=f"use {', '.join(_PARAMETERS)} or {_FAIL_OVER}",
+                remedy=f"use one of {nearest_first(key, (*_PARAMETERS, _FAIL_OVER))}",
             )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_size
+from loadframe.store.base import nearest_first
 
 #: The only version of the simulated store.
 VERSION = "1"
@@ -86,7 +87,7 @@ class SimModel:
             if name not in known:
                 raise BadInput(
                     f"unknown setting {name!r} of the simulated store",
-                    remedy=f"use one of {', '.join(sorted(known))}",
+                    remedy=f"use one of {nearest_first(name, known)}",
                 )
             if name in _DURATIONS:
                 values[name] = parse_duration(value)
