@@ -200,6 +200,13 @@ def test_the_folder_of_the_state_may_have_a_blank_in_its_path(state, monkeypatch
         assert f"'{credentials.file_of(named.folder_of('kept'))}'" in console
 
 
+def test_a_pattern_is_not_a_parameter(single):
+    for name in ("*", "max*", "maxmemory-polic?"):
+        with pytest.raises(BadInput, match="the server does not have the parameter"):
+            single.store.running_settings(single.addresses, [name])
+    assert single.store.running_settings(single.addresses, ["HZ"])["HZ"].value == "10"
+
+
 def test_a_server_that_could_evict_an_index_does_not_get_one(single):
     evicts = pytest.raises(BadInput, match="can evict the index of a collection")
     try:

@@ -137,14 +137,15 @@ class Redis(Store):
 
     def durability(self, settings: Mapping[str, Any]) -> str:
         """Return `appendonly` and (if the log is on) `appendfsync`, from the settings or by default, as text."""
-        values = {key: _setting(settings.get(key, value)) for key, value in _DURABLE.items()}
+        given = {key.lower(): value for key, value in settings.items()}
+        values = {key: _setting(given.get(key, value)) for key, value in _DURABLE.items()}
         logs = values["appendonly"] != "no"
         return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for settings that Loadframe controls, and a value of `cluster` other than True or False."""
         for key in settings:
-            if key in _OURS:
+            if key.lower() in _OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
         if not isinstance(settings.get("cluster", True), bool):
             raise BadInput("the setting cluster must be true or false", where=str(settings["cluster"]))
@@ -319,16 +320,21 @@ class Redis(Store):
         """
         settings = {}
         for name in names:
-            answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
-            if not all(answers):
-                raise BadInput(
-                    f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
-                )
-            if any(answer != answers[0] for answer in answers):
+            values = []
+            for node in self._every(addresses):
+                words = [str(word) for word in node.ask("CONFIG", "GET", name)]
+                # CONFIG GET takes a pattern, such as `*`, and can answer with other parameters.
+                known = {key.lower(): value for key, value in zip(words[::2], words[1::2], strict=True)}
+                if name.lower() not in known:
+                    raise BadInput(
+                        f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
+                    )
+                values.append(known[name.lower()])
+            if any(value != values[0] for value in values):
                 raise BadInput(
                     f"the nodes have different values of {name}", remedy="set the same value on all nodes first"
                 )
-            settings[name] = RunningSetting(str(answers[0][1]), answers[0][1])
+            settings[name] = RunningSetting(values[0], values[0])
         return settings
 
     @staticmethod
