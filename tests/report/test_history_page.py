@@ -395,6 +395,37 @@ def test_a_record_folder_that_cannot_be_written_is_bad_input(tmp_path):
     assert str(tmp_path / "file") in messages
 
 
+@pytest.mark.parametrize("place", ["new/run-0", "new/run-0/deeper", "e", "e/runs"])
+def test_a_record_folder_in_recorded_data_is_refused(tmp_path, place):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    (tmp_path / "e" / "runs").mkdir(parents=True)
+    (tmp_path / "e" / "experiment.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    words = ("--bound", "throughput>=1/s", "--record", tmp_path / place)
+    status, _, messages = within("gate", tmp_path / "new", *words)
+    assert (status, "is in a folder of recorded data" in messages) == (2, True), messages
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_cannot_be_copied_is_named_in_one_sentence(tmp_path):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    (tmp_path / "new" / "run-0" / "extra").symlink_to("missing")
+    words = ("--bound", "throughput>=1/s", "--record", tmp_path / "history")
+    status, _, messages = within("gate", tmp_path / "new", *words)
+    assert status == 2
+    assert "the runs cannot be copied: [Errno 2] No such file or directory" in messages
+    assert "[(" not in messages
+
+
+def test_a_damaged_run_behind_links_is_listed_once(folder):
+    (folder / "night-03" / "run-0" / "summary.json").write_text("{")
+    (folder / "a-link").symlink_to("night-03", target_is_directory=True)
+    (folder / "loop").symlink_to(".", target_is_directory=True)
+    shutil.copytree(folder / "night-03" / "run-0", folder / "run-9")
+    names = [name for name, _ in read_history(folder, ["throughput"]).skipped]
+    assert names == ["night-03/run-0", "run-9"]
+
+
 def test_the_references_of_disk_and_network_are_positive(tmp_path: Path):
     assert disk_reference(tmp_path) > 0
     assert network_reference() > 0

@@ -6,6 +6,7 @@ gates of copied runs. A gate counts unless a later one of the commit checked the
 thresholds. Change points are found as in the gate (`analyze.history`): all series share one chance of a false change.
 """
 
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -333,17 +334,26 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
-    """Yield the runs below a folder, each with the folder of its commit; add damaged records to `skipped`.
+    """Yield the runs below a folder, each with the folder of its commit; add each damaged record once to `skipped`.
 
     The folder of a commit is empty for runs directly in `folder`.
     """
-    for name, path in _run_folders(folder):
+    root, known = os.path.realpath(folder), set()
+
+    def is_linked(path: Path) -> bool:
+        """Return whether a link below the folder leads to a run."""
+        return os.path.realpath(path) != os.path.normpath(Path(root, path.relative_to(folder)))
+
+    # Runs themselves first, so that messages name them.
+    for name, path in sorted(_run_folders(folder), key=lambda item: is_linked(item[1])):
         try:
             run = single_run(path)
             # Reads the summary, which can be damaged, too.
             _ = run.sound, run.failures
         except BadInput as error:
-            skipped.append((str(path.relative_to(folder)) if path != folder else folder.name, error.what))
+            if (place := os.path.realpath(path)) not in known:
+                known.add(place)
+                skipped.append((str(path.relative_to(folder)) if path != folder else folder.name, error.what))
         else:
             yield name, run
 
