@@ -35,7 +35,7 @@ from loadframe.experiment.plan import SUPPOSED, Question, document, question_fro
 from loadframe.experiment.plan import Plan as SimulatedPlan
 from loadframe.experiment.plan import plan as simulated
 from loadframe.experiment.power import WORSENINGS, Power
-from loadframe.experiment.runner.folder import recorded_count
+from loadframe.experiment.runner.folder import RecordedRuns, recorded_count
 from loadframe.library.arguments import Count, Range, checked
 from loadframe.library.experiment import Experiment
 from loadframe.library.tables import Answer
@@ -115,11 +115,14 @@ def planned_runs(
 ) -> PlannedRuns:
     """Return an experiment with its design and its folder, `output` or by default results/NAME. Writes nothing.
 
-    Rates that earlier runs in the folder measured improve the estimates. `samples` records each request.
+    Rates that earlier runs in the folder measured improve the estimates. `samples` records each request. BadInput if
+    the folder holds other data or another experiment, or is not writable.
     """
     path = Path(output) if output is not None else Path("results") / experiment.name
     ready = (experiment.with_samples() if samples else experiment).with_measured_rates(path)
-    return PlannedRuns(ready, design(ready), path)
+    planned = PlannedRuns(ready, design(ready), path)
+    RecordedRuns(path).require_fitting(describe(ready, planned.design))
+    return planned
 
 
 class DryRun(Answer):
@@ -168,7 +171,7 @@ def dry_run(
     >>> planned = loadframe.Experiment(
     ...     experiment="nodes", kind="scale", store={"kind": "sim"}, workload=workload, factors={"nodes": [1, 2, 4]}
     ... )
-    >>> loadframe.dry_run(planned, output="results/new").as_dict()["remaining_runs"]
+    >>> loadframe.dry_run(planned, output="results/again").as_dict()["remaining_runs"]
     3
     """
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
