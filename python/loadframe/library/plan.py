@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_nodes, format_share
 from loadframe.experiment.design import Design
 from loadframe.experiment.design.estimate import (
@@ -36,6 +36,7 @@ from loadframe.experiment.plan import Plan as SimulatedPlan
 from loadframe.experiment.plan import plan as simulated
 from loadframe.experiment.power import WORSENINGS, Power
 from loadframe.experiment.runner.folder import RecordedRuns, recorded_count
+from loadframe.host import slurm
 from loadframe.library.arguments import Count, Range, checked
 from loadframe.library.experiment import Experiment
 from loadframe.library.tables import Answer
@@ -43,6 +44,8 @@ from loadframe.simulate import Law
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from loadframe.experiment.runner.loop import Deadline
 
 #: More columns than any line of a design has.
 _WIDEST = 10_000
@@ -123,6 +126,23 @@ def planned_runs(
     planned = PlannedRuns(ready, design(ready), path)
     RecordedRuns(path).require_fitting(describe(ready, planned.design))
     return planned
+
+
+def job_deadline(report: Callable[[str], None]) -> "Deadline":
+    """Return the end of the Slurm job that runs this process; NEVER outside of Slurm.
+
+    If Slurm does not give the end of the job, calls `report` with a warning, and returns NEVER.
+    """
+    from loadframe.experiment.runner.loop import NEVER, Deadline
+
+    try:
+        given = slurm.current()
+    except LoadframeError as error:
+        report(f"the end of this job is unknown: {error.what}")
+        return NEVER
+    if given is None:
+        return NEVER
+    return Deadline(given.ends, f"job {given.job} of Slurm", lambda: slurm.of_job(given.job).ends)
 
 
 class DryRun(Answer):
