@@ -119,12 +119,14 @@ def planned_runs(
     """Return an experiment with its design and its folder, `output` or by default results/NAME. Writes nothing.
 
     Rates that earlier runs in the folder measured improve the estimates. `samples` records each request. BadInput if
-    the folder holds other data or another experiment, or is not writable.
+    `output` holds other data or another experiment, or is not writable.
     """
     path = Path(output) if output is not None else Path("results") / experiment.name
     ready = (experiment.with_samples() if samples else experiment).with_measured_rates(path)
     planned = PlannedRuns(ready, design(ready), path)
-    RecordedRuns(path).require_fitting(describe(ready, planned.design))
+    # A dry run also shows a changed experiment before its user chooses another folder.
+    if output is not None:
+        RecordedRuns(path).require_fitting(describe(ready, planned.design))
     return planned
 
 
