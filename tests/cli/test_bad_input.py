@@ -120,6 +120,8 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: invalid port 99999", "from 1 to 65535"),
         ("run e.yaml --output w.yaml", "w.yaml: cannot write to the folder", "--output"),
         ("run e.yaml --output .", ".: the folder is not empty and does not hold an experiment", "--output"),
+        ("run e.yaml --dry-run --output w.yaml", "w.yaml: cannot write to the folder", "--output"),
+        ("run e.yaml --dry-run --output .", ".: the folder is not empty and does not hold", "--output"),
     ],
 )
 def test_impossible_requests_give_one_message_before_anything_starts(refused, words, what, remedy):

@@ -5,7 +5,8 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import design
-from loadframe.experiment.file.reader import demo_text, load_experiment
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.library.experiment import demo_text
 
 NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"
 

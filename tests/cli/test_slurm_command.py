@@ -105,6 +105,8 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
         ((), ("--script", "small.yaml"), "the file exists, and is not a script of `loadframe slurm`"),
         ((), ("--script", "no/such/folder.sh"), "the script cannot be written"),
         ((), ("--time", "soon"), "'soon' is not a duration"),
+        ((), ("--output", "."), "the folder is not empty and does not hold an experiment"),
+        ((), ("--output", "small.yaml"), "cannot write to the folder"),
         ((), ("--time", "10"), "--time 10 has no unit"),
     ],
 )

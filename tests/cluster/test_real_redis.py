@@ -200,6 +200,38 @@ def test_the_folder_of_the_state_may_have_a_blank_in_its_path(state, monkeypatch
         assert f"'{credentials.file_of(named.folder_of('kept'))}'" in console
 
 
+def test_a_pattern_is_not_a_parameter(single):
+    for name in ("*", "max*", "maxmemory-polic?"):
+        with pytest.raises(BadInput, match="the server does not have the parameter"):
+            single.store.running_settings(single.addresses, [name])
+    assert single.store.running_settings(single.addresses, ["HZ"])["HZ"].value == "10"
+
+
+def test_a_server_that_could_evict_an_index_does_not_get_one(single):
+    evicts = pytest.raises(BadInput, match="can evict the index of a collection")
+    try:
+        single.configure({"maxmemory": "64mb", "maxmemory-policy": "allkeys-lru"})
+        with evicts:
+            single.create_collection("people", {"index": True})
+        assert not single.has_collection("people")
+        single.create_collection("things", {})
+        single.configure({"maxmemory-policy": "volatile-lru"})
+        single.create_collection("people", {"index": True})
+        with evicts:
+            single.configure({"MaxMemory-Policy": "allkeys-random"})
+        # Without a limit, nothing is evicted.
+        single.configure({"maxmemory": 0, "maxmemory-policy": "allkeys-lfu"})
+        with evicts:
+            single.configure({"maxmemory": "64mb"})
+        assert single.store.indexed(single.addresses) == {"people"}
+        single.drop_collection("people")
+        single.configure({"maxmemory": "64mb"})
+    finally:
+        for name in ("people", "things"):
+            single.drop_collection(name)
+        single.configure({"maxmemory": 0, "maxmemory-policy": "noeviction"})
+
+
 def values(cluster: Cluster, name: str) -> dict[str, str]:
     """Return a parameter by node."""
     asked = {node.name: cluster.store.client(node.address) for node in cluster.nodes}

@@ -70,14 +70,58 @@ def test_runs_that_exceed_the_expected_time_are_interrupted():
     interrupts.listen()
     deadline = ending_in(0.2)
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), deadline.watched():
+    with pytest.raises(OutOfTime, match="job 17 of Slurm ends soon") as refusal, deadline.watched():
         time.sleep(30)
     assert time.monotonic() - began < 25
-    assert deadline.interrupted
+    assert not interrupts.pending()
     # Another job of the same length would end in the same way.
-    assert (deadline.over().exit_status, "request more time" in str(deadline.over())) == (1, True)
+    assert (refusal.value.exit_status, "request more time" in str(refusal.value)) == (1, True)
+    deadline = ending_in(0.2)
     deadline.run_recorded()
-    assert deadline.over().exit_status == ExitCode.TRY_AGAIN
+    with pytest.raises(OutOfTime) as refusal, deadline.watched():
+        time.sleep(30)
+    assert refusal.value.exit_status == ExitCode.TRY_AGAIN
+
+
+def test_an_interrupt_by_the_user_is_not_the_end_of_the_job():
+    with pytest.raises(KeyboardInterrupt), ending_in(60).watched():
+        raise KeyboardInterrupt
+
+
+def test_an_extended_job_is_not_ended_at_its_first_limit():
+    """A job ends later after a suspension, or if its limit was raised."""
+    interrupts.listen()
+    first, asked = time.time() + MARGIN, []
+
+    def read():
+        asked.append(None)
+        return first + (0.4 if len(asked) == 1 else 3600)
+
+    deadline = Deadline(first, "job 17 of Slurm", read)
+    deadline.run_recorded()
+    with deadline.watched():
+        while len(asked) < 2:
+            time.sleep(0.01)
+    deadline.require(3500, "a run in the time that was added")
+    with pytest.raises(OutOfTime):
+        deadline.require(3700, "a longer run")
+
+
+@pytest.mark.parametrize("answer", ["the same", "an error"])
+def test_the_margin_stays_if_a_job_was_not_extended(answer):
+    interrupts.listen()
+    first = time.time() + 24 * 3600
+
+    def read():
+        if answer == "an error":
+            raise LoadframeError("Slurm does not answer")
+        return first
+
+    deadline = Deadline(first, "job 17 of Slurm", read)
+    deadline.run_recorded()
+    for _ in range(2):
+        with pytest.raises(OutOfTime):
+            deadline.require(24 * 3600 - 170, "what does not end in time")
 
 
 @pytest.mark.store

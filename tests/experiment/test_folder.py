@@ -9,7 +9,7 @@ import pytest
 from loadframe.analyze.experiment import read_experiment
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.experiment.design import PlannedRun
-from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.folder import ExperimentFolder, RecordedRuns
 from loadframe.experiment.runner.listener import Labels
 from loadframe.record import Run
 from loadframe.record.reader import attempts
@@ -138,6 +138,18 @@ def test_an_error_removes_a_new_folder_without_runs_and_keeps_others(folder, tmp
     assert (tmp_path / "done" / "experiment.json").exists()
 
 
+def test_a_folder_is_checked_without_being_changed(folder):
+    recorded = RecordedRuns(folder)
+    recorded.require_fitting(DESCRIPTION)
+    assert not folder.exists()
+    with_a_run(folder)
+    before = sorted(folder.rglob("*"))
+    recorded.require_fitting(DESCRIPTION)
+    with pytest.raises(BadInput, match="a different duration"):
+        recorded.require_fitting(DESCRIPTION | {"duration": 6.0})
+    assert sorted(folder.rglob("*")) == before
+
+
 def test_an_experiment_without_runs_may_be_corrected(folder):
     begun(folder, duration=-1.0)
     begun(folder)
@@ -179,7 +191,7 @@ def test_two_commands_do_not_work_in_one_folder(folder):
     program = f"""
 import sys
 from pathlib import Path
-from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.folder import ExperimentFolder, RecordedRuns
 folder = ExperimentFolder(Path({str(folder)!r}), {DESCRIPTION!r})
 print("holds", flush=True)
 sys.stdin.read()

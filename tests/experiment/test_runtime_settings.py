@@ -159,6 +159,31 @@ def test_settings_are_set_again_when_the_users_command_has_added_nodes(existing)
     assert clusters.provide(clusters._experiment, run).values["buffer"] == level
 
 
+def test_servers_that_apply_a_setting_one_after_the_other_are_waited_for(existing, monkeypatch):
+    clusters, _, runs = existing(
+        "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"
+    )
+    cluster = clusters._targets[clusters._key(next(iter(runs.values())).treatment)].cluster
+    read, configure, late = cluster.running_settings, cluster.configure, []
+
+    def running_settings(addresses, names):
+        if late:
+            late.pop()
+            raise BadInput("the servers have different values of buffer")
+        return read(addresses, names)
+
+    def configured(settings):
+        configure(settings)
+        late.extend([None, None])
+
+    monkeypatch.setattr(cluster, "running_settings", running_settings)
+    monkeypatch.setattr(cluster, "configure", configured)
+    for run in runs.values():
+        assert clusters.provide(clusters._experiment, run).values["buffer"] == str(
+            run.treatment["store.settings.buffer"]
+        )
+
+
 def test_a_setting_is_set_on_nodes_with_different_values(existing, monkeypatch):
     clusters, target, runs = existing(
         "workload: small.yaml\nkind: settings\nfactors: {store.settings.buffer: [128, 512]}\nrepetitions: 2\n"

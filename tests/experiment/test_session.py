@@ -168,6 +168,34 @@ def test_evicted_documents_are_not_lost_ones(tmp_path):
     assert {"documents_lost", "cluster_state"}.isdisjoint(reason.code for reason in summary.verdict.reasons)
 
 
+@pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
+@pytest.mark.parametrize("key", ["loadframe:collections", "c"])
+def test_a_lost_index_is_named_in_the_run(tmp_path, key):
+    """A server that evicts keys can lose the definition of a collection, or the index itself."""
+    workload = {
+        "workload": "cache",
+        "collections": {"c": {"redis": {"index": True}}},
+        "corpora": {"c": {"file": "c.json"}},
+        "operations": {"put": {"bulk": {"collection": "c", "corpus": "c", "size": 10}}},
+        "phases": [{"name": "put", "operation": "put", "clients": 1, "until": "exhausted"}],
+    }
+    (tmp_path / "c.json").write_text(20 * (json.dumps({"a": 1}) + "\n"))
+    (tmp_path / "cache.yaml").write_text(json.dumps(workload))
+    with Cluster.start(ClusterSpec(store="redis")) as cluster:
+        resolved = load_workload(str(tmp_path / "cache.yaml"), {}).for_family("redis", 1)
+        mine = Session(cluster, resolved, seed=1, generator=Generator(), listener=Remarks())
+        mine.create_collections()
+
+        def causes(name):
+            reasons = Run(mine.record(tmp_path, name, resolved.phases, Labels())).summary.verdict.reasons
+            return [reason.cause for reason in reasons if reason.code == "cluster_state"]
+
+        assert causes("whole") == []
+        cluster.store.client(cluster.addresses[0]).ask("DEL", key)
+        (cause,) = causes("lost")
+        assert cause.startswith("the index of c is incomplete")
+
+
 def test_nodes_that_hosts_do_not_name_are_named_before_the_start_and_in_the_run(tmp_path, monkeypatch):
     workload = {
         "workload": "one",

@@ -5,6 +5,7 @@ import gc
 import json
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from recorded_examples import TAIL, WORKLOAD
 
 import loadframe
+from loadframe.host import slurm
 from loadframe.library.calibrate import Calibration
 from loadframe.load import calibrate
 from simulated import Truth, write_experiment
@@ -67,6 +69,23 @@ def test_a_bench_prints_nothing_reports_progress_and_keeps_signal_handlers(here,
     assert capfd.readouterr() == ("", "")
     assert {number: signal.getsignal(number) for number in handlers} == handlers
     assert set(during) == {handlers[signal.SIGTERM]}
+
+
+@pytest.mark.store
+def test_an_experiment_stops_before_its_slurm_job_ends(here, workload, monkeypatch):
+    ends = time.time() + 15.5
+    job = slurm.Allocation("17", ("n1",), ends)
+    monkeypatch.setattr(slurm, "current", lambda: job)
+    monkeypatch.setattr(slurm, "of_job", lambda number: job)
+    planned = loadframe.Experiment(
+        experiment="e", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}, duration="30s"
+    )
+    with pytest.raises(loadframe.LoadframeError, match="job 17 of Slurm ends soon; the unfinished run was stopped"):
+        loadframe.run(planned)
+    assert time.time() < ends
+    assert list(Path("results/e/runs").iterdir()) == []
+    # The folder is unlocked, and another job resumes.
+    assert loadframe.dry_run(planned).as_dict()["remaining_runs"] == 2
 
 
 @pytest.mark.store

@@ -317,6 +317,10 @@ def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monk
         (commit(0)[:12], [commit(0), "v2"])
     ]
     assert "passed, then passed as v2" in Page(history_page(recorded)).text
+    # The folder is that of the commit, not of the newer one that also has the runs.
+    (point,) = recorded.as_dict()["points"]
+    assert (point["commit"], point["folder"]) == (commit(0), log.gates[0].folder)
+    assert point["references"]["disk"] == log.gates[0].references["disk"]
 
 
 def test_a_gate_without_a_commit_says_how_the_history_names_its_point(tmp_path, monkeypatch):
@@ -389,6 +393,37 @@ def test_a_record_folder_that_cannot_be_written_is_bad_input(tmp_path):
     status, _, messages = within("gate", tmp_path / "new", *place)
     assert status == 2
     assert str(tmp_path / "file") in messages
+
+
+@pytest.mark.parametrize("place", ["new/run-0", "new/run-0/deeper", "e", "e/runs"])
+def test_a_record_folder_in_recorded_data_is_refused(tmp_path, place):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    (tmp_path / "e" / "runs").mkdir(parents=True)
+    (tmp_path / "e" / "experiment.json").write_text("{}")
+    before = sorted(tmp_path.rglob("*"))
+    words = ("--bound", "throughput>=1/s", "--record", tmp_path / place)
+    status, _, messages = within("gate", tmp_path / "new", *words)
+    assert (status, "is in a folder of recorded data" in messages) == (2, True), messages
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_cannot_be_copied_is_named_in_one_sentence(tmp_path):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    (tmp_path / "new" / "run-0" / "extra").symlink_to("missing")
+    words = ("--bound", "throughput>=1/s", "--record", tmp_path / "history")
+    status, _, messages = within("gate", tmp_path / "new", *words)
+    assert status == 2
+    assert "the runs cannot be copied: [Errno 2] No such file or directory" in messages
+    assert "[(" not in messages
+
+
+def test_a_damaged_run_behind_links_is_listed_once(folder):
+    (folder / "night-03" / "run-0" / "summary.json").write_text("{")
+    (folder / "a-link").symlink_to("night-03", target_is_directory=True)
+    (folder / "loop").symlink_to(".", target_is_directory=True)
+    shutil.copytree(folder / "night-03" / "run-0", folder / "run-9")
+    names = [name for name, _ in read_history(folder, ["throughput"]).skipped]
+    assert names == ["night-03/run-0", "run-9"]
 
 
 def test_the_references_of_disk_and_network_are_positive(tmp_path: Path):
@@ -477,7 +512,7 @@ def test_the_newest_commit_is_stopped_if_the_gate_of_one_of_its_stores_did(folde
     assert stopped not in sentences(read_history(folder, ["throughput"]))
 
 
-def _retry(folder, night, outcome, minutes=10):
+def _retry(folder, night, outcome, minutes=10, criteria=()):
     """Gate a copy of a night's runs again, with a session of its own, `minutes` later; return the name of the copy."""
     name = f"night-{night:02}-retried"
     shutil.copytree(folder / f"night-{night:02}", folder / name)
@@ -486,7 +521,8 @@ def _retry(folder, night, outcome, minutes=10):
         later = datetime.fromisoformat(manifest["started"]) + timedelta(minutes=minutes)
         file.write_text(json.dumps(manifest | {"started": later.isoformat(), "session": name}))
     failed = ["range_100 p50"] if outcome == "regression" else []
-    add_to_gate_log(folder, GateRecord("2026-01-13T00:00:00+00:00", name, commit(night), outcome, failed))
+    record = GateRecord("2026-01-13T00:00:00+00:00", name, commit(night), outcome, failed)
+    add_to_gate_log(folder, replace(record, criteria=criteria))
     return name
 
 
@@ -527,6 +563,36 @@ def test_jobs_of_a_commit_that_check_different_things_both_count(folder, tmp_pat
     assert [line.values for line in history.lines] == [line.values for line in before.lines]
     assert [len(point.runs) for point in history.points] == [len(point.runs) for point in before.points]
     assert not gate("p99 within 0.05").points[-1].is_stopped
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "replaced"),
+    [
+        (["p99: 0.05 0.2"], ["p99: 0.1 0.5"], True),
+        (["p99: 0.05 0.2"], ["p50: 0.05 0.2", "p99: 0.1 0.5"], True),
+        (["p50: 0.05 0.2", "p99: 0.05 0.2"], ["p99: 0.1 0.5"], False),
+        (["p99: 0.05 0.2"], ["p99 within 0.05"], False),
+        (["p99 within 0.05"], ["p99 within 0.5", "watch p99: read within 3"], True),
+        (["errors within 0.01", "watch read"], ["errors within 0.1"], True),
+        (["all-p99: 0.05 0.2"], ["p99: 0.05 0.2"], False),
+        ([], ["p99: 0.05 0.2"], False),
+        (["p99: 0.05 0.2"], [], False),
+        ([], [], True),
+    ],
+)
+@pytest.mark.parametrize("minutes", [10, 300])
+def test_a_later_gate_of_the_same_measures_replaces_an_earlier_one(folder, earlier, later, replaced, minutes):
+    """Ten minutes later it is one point with the first gate, five hours later another."""
+    night = NIGHTS - 1
+    lines = (folder / GATE_LOG).read_text().splitlines(keepends=True)
+    first = json.loads(lines[-1]) | {"outcome": "regression", "failed": ["range_100 p50"], "criteria": earlier}
+    (folder / GATE_LOG).write_text("".join([*lines[:-1], json.dumps(first) + "\n"]))
+    stopped = f"The gate stopped {commit(night)[:12]}: range_100 p50."
+    assert sentences(read_history(folder, ["throughput"]))[-1] == stopped
+    _retry(folder, night, "passed", minutes, later)
+    history = read_history(folder, ["throughput"])
+    assert len(history.points) == NIGHTS + (minutes == 300)
+    assert (stopped not in sentences(history)) == replaced
 
 
 def test_copied_and_linked_runs_are_not_sessions_of_their_own(folder):

@@ -136,7 +136,14 @@ def test_invalid_heap_sizes_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
-@pytest.mark.parametrize(("options", "said"), [("-Xmx1g", "which Loadframe controls"), ("UseZGC", "not a JVM option")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-Xmx1g", "which Loadframe controls"),
+        ("-XX:+UseZGC -XX:MaxHeapSize=1g", "which Loadframe controls"),
+        ("UseZGC", "not a JVM option"),
+    ],
+)
 def test_options_of_the_jvm_are_options_and_none_of_ours(kind, options, said):
     with pytest.raises(BadInput, match=said):
         find(kind).check_settings({"jvm": f"-XX:+UseSerialGC {options}"})

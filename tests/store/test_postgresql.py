@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import until
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Installation, NodePlan, NodeSpec, find, postgresql
@@ -224,6 +225,31 @@ def test_the_wheel_starts_a_primary_and_a_replica_and_clusters_are_distinguished
 
 
 @pytest.mark.store
+def test_settings_hold_on_all_servers_or_are_refused():
+    with Cluster.start(ClusterSpec(store="postgresql", nodes=2)) as two:
+        store, (first, second) = two.store, two.addresses
+
+        def running(name: str) -> str | None:
+            try:
+                return store.running_settings([first, second], [name])[name].value
+            except BadInput as error:
+                assert "the servers have different values" in str(error)
+                return None
+
+        with pytest.raises(BadInput, match="1 replica of this cluster would keep the old settings"):
+            store.running_settings([first], ["work_mem"])
+        # A replica names its primary.
+        for name, value in (("work_mem", "9216 kB"), ("synchronous_commit", "off")):
+            store.configure([second], {name: value.replace(" ", "")})
+            until(lambda name=name, value=value: running(name) == value)
+        store.client(second).ask("ALTER SYSTEM SET work_mem = '7MB'")
+        store.client(second).ask("SELECT pg_reload_conf()")
+        until(lambda: running("work_mem") is None)
+        store.configure([first, second], {"work_mem": None})
+        until(lambda: running("work_mem") == "4096 kB")
+
+
+@pytest.mark.store
 def test_a_partitioned_cluster_spreads_rows_over_its_nodes_and_keeps_its_size():
     try:
         started = Cluster.start(ClusterSpec(store="postgresql", nodes=2, settings={"partitioned": True}))
@@ -246,5 +272,7 @@ def test_a_partitioned_cluster_spreads_rows_over_its_nodes_and_keeps_its_size():
                 change()
         with pytest.raises(StoreFailed, match="read-only"):
             shard.ask("DELETE FROM t_1", "loadframe")
+        two.store.configure(two.addresses[:1], {"work_mem": "9MB"})
+        until(lambda: shard.ask("SHOW work_mem")[0]["work_mem"] == "9MB")
         two.drop_collection("t")
         assert not shard.ask("SELECT 1 FROM pg_class WHERE relname = 't_1'", "loadframe")

@@ -100,11 +100,18 @@ def test_the_users_settings_go_over_ours_and_a_limit_leaves_room():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"port": 1}, {"requirepass": "x"}, {"cluster-enabled": True}, {"cluster": "maybe"}]
+    "settings",
+    [{"port": 1}, {"Port": 1}, {"requirepass": "x"}, {"cluster-enabled": True}, {"cluster": "maybe"}],
 )
 def test_settings_that_loadframe_controls_are_refused(settings):
     with pytest.raises(BadInput, match=next(iter(settings))):
         STORE.check_settings(settings)
+
+
+def test_the_durability_is_the_users_in_any_spelling():
+    assert STORE.durability({}) == "appendonly yes, appendfsync everysec"
+    assert STORE.durability({"AppendFsync": "always"}) == "appendonly yes, appendfsync always"
+    assert STORE.durability({"AppendOnly": False}) == "appendonly no"
 
 
 @pytest.mark.parametrize("access", [Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))])

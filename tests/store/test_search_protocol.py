@@ -28,6 +28,8 @@ def answering():
                 self.end_headers()
                 self.wfile.write(body.encode())
 
+            do_PUT = do_GET
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -65,6 +67,15 @@ def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
     told = find("opensearch").health([closed, answering(200, json.dumps(health))])
     assert (told.ready, told.status, told.nodes, told.moving, told.missing) == (False, "yellow", 1, 2, 7)
     assert not told.balanced
+
+
+@pytest.mark.parametrize("kind", ["elasticsearch", "opensearch"])
+def test_an_index_that_is_not_ready_in_time_is_an_error(answering, kind):
+    """From version 8 on, Elasticsearch answers with status 200."""
+    health = {"status": "red", "timed_out": True, "initializing_shards": 1, "version": {"number": "8.17.0"}}
+    with pytest.raises(StoreFailed, match="c was not ready within 60 s: its state is red, with 1 initializing shard"):
+        address = answering(200, json.dumps(health))
+        find(kind).create_collection([address], "c", {"settings": {"number_of_shards": 1}}, nodes=1)
 
 
 def test_nodes_without_data_do_not_count_as_nodes(answering):

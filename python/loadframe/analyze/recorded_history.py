@@ -2,11 +2,12 @@
 
 A point is the median of the runs of one commit in one session. Each folder below the history folder has the runs of one
 gate. Gates of one commit and the same series in one session, such as those of a retried job, are one point, as are
-gates of copied runs. Of gates with the same criteria the newest counts; gates with others are other jobs. Change points
-are found as in the gate (`analyze.history`): all series share one chance of a false change.
+gates of copied runs. A gate counts unless a later one of the commit checked the same measures, also with other
+thresholds. Change points are found as in the gate (`analyze.history`): all series share one chance of a false change.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -93,7 +94,7 @@ _MISSING_FOLDERS = Rule(
 class Point:
     """The runs of one commit in one session, in time order.
 
-    Several `folders` are attempts of a retried job, or jobs with other criteria. `gates` are the records of their
+    Several `folders` are attempts of a retried job, or jobs with other measures. `gates` are the records of their
     gates, the newest last. `accepted` is the user's acceptance of a change there, if there is one.
     """
 
@@ -102,23 +103,28 @@ class Point:
     runs: tuple[RecordedRun, ...]
     gates: tuple[GateRecord, ...] = ()
     accepted: Acceptance | None = None
-    #: Whether the newest gate of a job stopped the commit by a regression that no user accepted.
-    is_stopped: bool = False
+    #: The gates with a regression that no user accepted.
+    regressions: tuple[GateRecord, ...] = ()
 
     @property
     def folder(self) -> str:
-        """The newest folder."""
-        return self.folders[-1]
+        """The newest folder of its commit."""
+        return self.gate.folder if self.gate else self.folders[-1]
 
     @property
     def gate(self) -> GateRecord | None:
-        """The record of the newest gate, if there is one."""
-        return self.gates[-1] if self.gates else None
+        """The newest gate of its commit, if there is one."""
+        return next((gate for gate in reversed(self.gates) if gate.commit == self.commit), None)
 
     @property
     def newest_gates(self) -> tuple[GateRecord, ...]:
-        """The newest gate of each job, which is known by its criteria."""
-        return _newest_gates(self.gates)
+        """The gates that no later gate of the point replaces."""
+        return newest_gates(self.gates)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one of the newest gates stopped the commit by a regression that no user accepted."""
+        return any(gate in self.regressions for gate in self.newest_gates)
 
     @property
     def outcome(self) -> str | None:
@@ -173,9 +179,11 @@ class Point:
         }
 
 
-def _newest_gates(gates: Iterable[GateRecord]) -> tuple[GateRecord, ...]:
-    """Return the newest of the gates with each criteria; `gates` are in order of time."""
-    return tuple({tuple(gate.criteria): gate for gate in gates}.values())
+def newest_gates(gates: Sequence[GateRecord]) -> tuple[GateRecord, ...]:
+    """Return the gates that no later one replaces; `gates` are those of one commit and series, in order of time."""
+    return tuple(
+        gate for number, gate in enumerate(gates, start=1) if not any(later.replaces(gate) for later in gates[number:])
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,17 +335,26 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
-    """Yield the runs below a folder, each with the folder of its commit; add damaged records to `skipped`.
+    """Yield the runs below a folder, each with the folder of its commit; add each damaged record once to `skipped`.
 
     The folder of a commit is empty for runs directly in `folder`.
     """
-    for name, path in _run_folders(folder):
+    root, known = os.path.realpath(folder), set()
+
+    def is_linked(path: Path) -> bool:
+        """Return whether a link below the folder leads to a run."""
+        return os.path.realpath(path) != os.path.normpath(Path(root, path.relative_to(folder)))
+
+    # Runs themselves first, so that messages name them.
+    for name, path in sorted(_run_folders(folder), key=lambda item: is_linked(item[1])):
         try:
             run = single_run(path)
             # Reads the summary, which can be damaged, too.
             _ = run.sound, run.failures
         except BadInput as error:
-            skipped.append((str(path.relative_to(folder)) if path != folder else folder.name, error.what))
+            if (place := os.path.realpath(path)) not in known:
+                known.add(place)
+                skipped.append((str(path.relative_to(folder)) if path != folder else folder.name, error.what))
         else:
             yield name, run
 
@@ -427,8 +444,8 @@ def _points(
                 tuple(run for _, of_folder in members for run in of_folder),
                 of_point,
                 max(filter(None, accepted.values()), key=lambda it: it.time, default=None),
-                is_stopped=any(
-                    gate.outcome == "regression" and accepted[gate.folder] is None for gate in _newest_gates(of_point)
+                regressions=tuple(
+                    gate for gate in of_point if gate.outcome == "regression" and accepted[gate.folder] is None
                 ),
             )
         )

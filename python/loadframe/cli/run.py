@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
 from loadframe.cli.app import Topic, app, option
@@ -24,7 +23,6 @@ from loadframe.cli.web import (
 )
 
 if TYPE_CHECKING:
-    from loadframe.experiment.runner.loop import Deadline
     from loadframe.library.plan import PlannedRuns
     from loadframe.live.publisher import Publisher
 
@@ -116,21 +114,19 @@ def carry_out(
     from loadframe.experiment.runner.folder import opened_folder
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.loop import run_experiment
+    from loadframe.library.plan import job_deadline
     from loadframe.library.reports import require_usable
 
     loaded, path = planned.experiment, planned.path
-    deadline, unrestored = _deadline(), None
     with opened_folder(loaded, planned.design, path, retry_failed=retry_failed) as folder:
         tell(planned.left_text() or f"{planned.extent_text()} in all")
+        deadline, unrestored = job_deadline(lambda text: tell(text, style="yellow")), None
         try:
             with Console(loaded.kind.entries[0]) as console, deadline.watched():
                 run_experiment(loaded, planned.design, folder, Listeners(console, live), deadline)
         except NotRestored as error:
             unrestored = error
         except KeyboardInterrupt:
-            if deadline.interrupted:
-                interrupts.answer()
-                raise deadline.over() from None
             tell(f"stopped; repeat the command to resume {path}")
             raise
         live.reported(write_report(path, output=None, as_json=as_json))
@@ -146,19 +142,3 @@ def carry_out(
             remedy="the report gives the causes; --retry-failed repeats the runs",
         )
     require_usable(path, strict=strict)
-
-
-def _deadline() -> "Deadline":
-    """Return the end of the Slurm job that runs this command; NEVER outside of Slurm.
-
-    If Slurm does not give the end of the job, prints a warning and returns NEVER.
-    """
-    from loadframe.experiment.runner.loop import NEVER, Deadline
-    from loadframe.host import slurm
-
-    try:
-        given = slurm.current()
-    except LoadframeError as error:
-        tell(f"the end of this job is unknown: {error.what}", style="yellow")
-        return NEVER
-    return Deadline(given.ends, f"job {given.job} of Slurm") if given else NEVER

@@ -200,15 +200,17 @@ def slurm(
     runs are done, submit the same script again to continue.
     """
     from loadframe.experiment.design.estimate import resource_estimate, why_unknown
-    from loadframe.experiment.design.plans import design
+    from loadframe.experiment.design.plans import describe, design
     from loadframe.experiment.file.reader import load_experiment
-    from loadframe.experiment.runner.folder import recorded_count
+    from loadframe.experiment.runner.folder import RecordedRuns, recorded_count
 
     require_outlets(metrics, otlp, None)
     loaded = load_experiment(experiment)
     results = output or Path("results") / loaded.name
     loaded = loaded.with_measured_rates(results)
-    count = recorded_count(loaded, design(loaded), results)
+    runs = design(loaded)
+    RecordedRuns(results).require_fitting(describe(loaded, runs))
+    count = recorded_count(loaded, runs, results)
     remaining = count.remaining() if count else loaded.kind.largest_design(loaded)
     if count and not remaining.runs:
         raise BadInput(

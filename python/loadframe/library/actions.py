@@ -2,7 +2,10 @@
 
 import os
 import secrets
+import signal
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
@@ -36,7 +39,7 @@ from loadframe.library.options import (
     require_measures,
     share,
 )
-from loadframe.library.plan import planned_runs
+from loadframe.library.plan import job_deadline, planned_runs
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.reports import Converted, converted, require_usable
 from loadframe.library.run import Run
@@ -163,7 +166,8 @@ def run(
 
     `output` is the folder (default: results/NAME). `samples` also records each request. NothingUsable if no run is
     valid; with `strict`, if one is invalid for a reason other than the store. Failed runs are rows of `runs`;
-    `retry_failed` repeats those of an earlier call. `progress` receives reports of progress.
+    `retry_failed` repeats those of an earlier call. `progress` receives reports of progress. LoadframeError if a Slurm
+    job ends before the last run; call it again in another job.
 
     >>> planned = loadframe.Experiment(
     ...     experiment="clients", kind="scale", store={"kind": "sim"}, workload=workload, factors={"clients": [1, 2]}
@@ -175,7 +179,12 @@ def run(
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
     planned = planned_runs(defined.planned(), output, samples=samples)
     with opened_folder(planned.experiment, planned.design, planned.path, retry_failed=retry_failed) as folder:
-        run_experiment(planned.experiment, planned.design, folder, listener_of(progress))
+        listener = listener_of(progress)
+        deadline = job_deadline(listener.remark)
+        # The handler of SIGINT raises KeyboardInterrupt, in the main thread; the one of SIGTERM may end the process.
+        is_main = threading.current_thread() is threading.main_thread()
+        with deadline.watched(signal.SIGINT) if is_main else nullcontext():
+            run_experiment(planned.experiment, planned.design, folder, listener, deadline)
     require_usable(planned.path, strict=strict)
     return Experiment._opened(planned.path)
 

@@ -2,8 +2,11 @@
 
 import math
 import os
+import re
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +14,10 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, re
 from loadframe.analyze.experiment import RecordedRun as DesignedRun
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
+from loadframe.cluster import ClusterSpec, Limits
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
-from loadframe.experiment.file.reader import experiment_of, load_demo, load_experiment
+from loadframe.experiment.file.reader import experiment_of, load_experiment
 from loadframe.library.arguments import Positive, Seconds, checked, listed
 from loadframe.library.options import USUAL_EXPORT, ExportFormat
 from loadframe.library.plots import ExperimentPlots
@@ -495,3 +499,54 @@ def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the 
     if folder.is_dir() and not (folder / MANIFEST_FILE).is_file():
         raise not_recorded(folder)
     return Run(folder)
+
+
+#: Cluster sizes in demo.yaml. Without CPU limits, only sizes with a core for each node and the generator are used.
+_DEMO_NODES = (1, 2, 4)
+
+
+def load_demo() -> PlannedExperiment:
+    """Return the demo experiment for this machine; BadInput without CPU limits and with fewer than three cores."""
+    _, obstacle = ClusterSpec().place().machines[0].limited_by(Limits(cpus=0.1), Path.cwd())
+    text = demo_text(sorted(os.sched_getaffinity(0)), obstacle)
+    with tempfile.TemporaryDirectory(prefix="loadframe-demo-") as folder:
+        path = Path(folder) / "demo.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_experiment(path)
+
+
+def demo_text(cores: Sequence[int], obstacle: str | None) -> str:
+    """Return the demo's experiment file for a machine with these usable cores.
+
+    `obstacle` is the reason why CPU limits cannot be enforced; None if they can. Without limits, fewer than three cores
+    raise BadInput.
+    """
+    text = (files("loadframe.experiment") / "demo.yaml").read_text(encoding="utf-8")
+    if obstacle is None:
+        # The first core is reserved for the generator, unless it is the only one.
+        others = f", cores: {_core_list(cores[1:])}" if len(cores) > 1 else ""
+        return _with_change(text, ", cores: 1}", others + "}")
+    nodes = [number for number in _DEMO_NODES if number < len(cores)]
+    if len(nodes) < 2:
+        count = counted(len(cores), "core")
+        raise BadInput(
+            f"the demo needs CPU limits, which cannot be enforced here, or three cores: one for each of two nodes and"
+            f" one for the generator. This machine has {count}",
+            where=obstacle,
+            remedy="run it as root or on a machine with more cores; with systemd, try `systemd-run --user --scope -p"
+            " Delegate=yes loadframe demo`",
+        )
+    text = re.sub(r"limits: \{.*\}", "limits: {cores: 1 each}", text)
+    return _with_change(text, f"nodes: {list(_DEMO_NODES)}", f"nodes: {nodes}")
+
+
+def _with_change(text: str, before: str, after: str) -> str:
+    """Return the text with `before`, which must occur exactly once, replaced by `after`."""
+    assert text.count(before) == 1, f"demo.yaml must contain {before!r} exactly once"
+    return text.replace(before, after)
+
+
+def _core_list(cores: Collection[int]) -> str:
+    """Return core numbers in the syntax of the file: `1`, or `"1,2,3"`."""
+    words = ",".join(map(str, cores))
+    return words if len(cores) == 1 else f'"{words}"'

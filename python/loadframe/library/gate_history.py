@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from loadframe.analyze.compare import USUAL, Group
+from loadframe.analyze.experiment import EXPERIMENT_FILE
 from loadframe.analyze.gate import Gate
 from loadframe.analyze.recorded_history import History as RecordedHistory
 from loadframe.analyze.recorded_history import read_history
@@ -30,8 +31,9 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
     """Copy the runs of a gate to a folder below `folder`, log its outcome there, and return the new folder.
 
     Also measures the machine for the log (`references`). Without `commit`, it comes from the variables of the pipeline.
-    BadInput if the folder cannot be written.
+    BadInput if the folder cannot be written, is in one of the runs, or is an experiment.
     """
+    _require_apart(folder, new)
     commit = commit or pipeline_commit()
     time = datetime.now(UTC)
     name = time.strftime("%Y%m%d-%H%M%S-%f")
@@ -41,14 +43,30 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
         folder.mkdir(parents=True, exist_ok=True)
         _copy([run.run.path for run in new.runs if run.run], folder, name)
     except OSError as error:
+        # The argument of shutil.Error is a list of (source, target, cause).
+        cause = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
         raise BadInput(
-            f"the runs cannot be copied: {error.strerror or error}", where=str(folder), remedy="name another folder"
+            f"the runs cannot be copied: {cause}", where=str(folder), remedy="name another folder"
         ) from error
     failed = [check.name for check in gate.checks if check.standing == "regression"]
     outcome = "inconclusive" if gate.standing == "undecided" else gate.standing
     speeds = references(folder)
     add_to_gate_log(folder, GateRecord(time.isoformat(), name, commit, outcome, failed, speeds, gate.criteria))
     return folder / name
+
+
+def _require_apart(folder: Path, new: Group) -> None:
+    """Raise BadInput if a history folder is in a run of `new`, or is an experiment or its folder `runs`."""
+    place = Path(os.path.realpath(folder))
+    recorded = [Path(os.path.realpath(run.run.path)) for run in new.runs if run.run]
+    within = [run for run in recorded if place.is_relative_to(run)]
+    within += [at for at in (place, place.parent) if (at / EXPERIMENT_FILE).is_file() and place in (at, at / "runs")]
+    if within:
+        raise BadInput(
+            f"the history folder is in a folder of recorded data: {within[0]}",
+            where=str(folder),
+            remedy="name another folder, such as history",
+        )
 
 
 def pipeline_commit() -> str | None:

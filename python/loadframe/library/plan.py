@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_level, format_nodes, format_share
 from loadframe.experiment.design import Design
 from loadframe.experiment.design.estimate import (
@@ -35,7 +35,8 @@ from loadframe.experiment.plan import SUPPOSED, Question, document, question_fro
 from loadframe.experiment.plan import Plan as SimulatedPlan
 from loadframe.experiment.plan import plan as simulated
 from loadframe.experiment.power import WORSENINGS, Power
-from loadframe.experiment.runner.folder import recorded_count
+from loadframe.experiment.runner.folder import RecordedRuns, recorded_count
+from loadframe.host import slurm
 from loadframe.library.arguments import Count, Range, checked
 from loadframe.library.experiment import Experiment
 from loadframe.library.tables import Answer
@@ -43,6 +44,8 @@ from loadframe.simulate import Law
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from loadframe.experiment.runner.loop import Deadline
 
 #: More columns than any line of a design has.
 _WIDEST = 10_000
@@ -115,11 +118,33 @@ def planned_runs(
 ) -> PlannedRuns:
     """Return an experiment with its design and its folder, `output` or by default results/NAME. Writes nothing.
 
-    Rates that earlier runs in the folder measured improve the estimates. `samples` records each request.
+    Rates that earlier runs in the folder measured improve the estimates. `samples` records each request. BadInput if
+    `output` holds other data or another experiment, or is not writable.
     """
     path = Path(output) if output is not None else Path("results") / experiment.name
     ready = (experiment.with_samples() if samples else experiment).with_measured_rates(path)
-    return PlannedRuns(ready, design(ready), path)
+    planned = PlannedRuns(ready, design(ready), path)
+    # A dry run also shows a changed experiment before its user chooses another folder.
+    if output is not None:
+        RecordedRuns(path).require_fitting(describe(ready, planned.design))
+    return planned
+
+
+def job_deadline(report: Callable[[str], None]) -> "Deadline":
+    """Return the end of the Slurm job that runs this process; NEVER outside of Slurm.
+
+    If Slurm does not give the end of the job, calls `report` with a warning, and returns NEVER.
+    """
+    from loadframe.experiment.runner.loop import NEVER, Deadline
+
+    try:
+        given = slurm.current()
+    except LoadframeError as error:
+        report(f"the end of this job is unknown: {error.what}")
+        return NEVER
+    if given is None:
+        return NEVER
+    return Deadline(given.ends, f"job {given.job} of Slurm", lambda: slurm.of_job(given.job).ends)
 
 
 class DryRun(Answer):
@@ -169,7 +194,7 @@ def dry_run(
     >>> planned = loadframe.Experiment(
     ...     experiment="nodes", kind="scale", store={"kind": "sim"}, workload=workload, factors={"nodes": [1, 2, 4]}
     ... )
-    >>> loadframe.dry_run(planned, output="results/new").as_dict()["remaining_runs"]
+    >>> loadframe.dry_run(planned, output="results/again").as_dict()["remaining_runs"]
     3
     """
     defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)

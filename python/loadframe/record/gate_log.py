@@ -22,8 +22,8 @@ class GateRecord:
     """One gate: its time (ISO 8601), the folder of its runs, their commit, its outcome, and the checks that failed.
 
     `references` are the speeds of the machine at that time: `cpu` (time of a computation, s), `disk` and `network`
-    (B/s). Some can be missing. `criteria` are texts that only gates of the same job have in common: what they checked.
-    They are empty for gates of earlier versions.
+    (B/s). Some can be missing. `criteria` are texts of what the gate checked: `p99: 0.05 0.2` against a baseline with
+    these thresholds, `p99 within 0.05`, `watch NAME`. They are empty for gates of earlier versions.
     """
 
     time: str
@@ -37,6 +37,21 @@ class GateRecord:
     def is_at(self, name: str) -> bool:
         """Return whether `name` is the folder, the commit, or the first seven or more digits of the commit."""
         return name in (self.folder, self.commit) or (len(name) >= 7 and (self.commit or "").startswith(name))
+
+    @property
+    def checked(self) -> frozenset[str]:
+        """What the gate checked, without thresholds: `p99` against a baseline, `p99 within` a bound."""
+        texts = [text for text in self.criteria if not text.startswith("watch ")]
+        return frozenset(text.rpartition(" ")[0] if " within " in text else text.partition(":")[0] for text in texts)
+
+    def replaces(self, earlier: "GateRecord") -> bool:
+        """Return whether this gate of the same commit checks all that an earlier one checked, with any thresholds.
+
+        Gates without criteria, whose checks are unknown, replace each other only.
+        """
+        if self.commit != earlier.commit:
+            return False
+        return self.checked >= earlier.checked if earlier.criteria else not self.criteria
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,23 @@
 """Report on the history of a folder: page and terminal output."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.history import series_of_run
-from loadframe.analyze.recorded_history import REFERENCES, Change, History, Line, Point, reference_series
+from loadframe.analyze.recorded_history import (
+    REFERENCES,
+    Change,
+    History,
+    Line,
+    Point,
+    newest_gates,
+    reference_series,
+)
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_change, format_count, format_duration
+from loadframe.record.gate_log import GateRecord
 from loadframe.report.compare_words import number, quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.labels import treatment_text
@@ -85,23 +94,28 @@ def sentences(history: History) -> list[str]:
 
     A gate stops a commit by a regression that was not accepted.
     """
-    stopped = [point for point in _newest(history) if point.is_stopped]
-    checks = ", ".join(dict.fromkeys(name for point in stopped for gate in point.newest_gates for name in gate.failed))
-    words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopped else []
+    stopping = _stopping(history)
+    checks = ", ".join(dict.fromkeys(name for gate in stopping for name in gate.failed))
+    words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopping else []
     return _of_changes(history) + words
 
 
-def _newest(history: History) -> list[Point]:
-    """Return the last point of the newest commit for each store, workload and treatment, in order of first appearance.
+def _stopping(history: History) -> list[GateRecord]:
+    """Return the gates that stop the newest commit: with a regression, neither accepted nor replaced by a later gate.
 
-    Return only the newest point if that has no commit; an empty list without points.
+    The gates of a store, workload and treatment replace each other, also in later sessions. Without a commit, only the
+    newest point counts.
     """
     if not history.points:
         return []
     last = history.points[-1]
-    of_commit = [point for point in history.points if point is last or (point.commit and point.commit == last.commit)]
-    newest = {frozenset(map(series_of_run, point.runs)): point for point in of_commit}
-    return list(newest.values())
+    by_series: dict[frozenset[Hashable], list[Point]] = {}
+    for point in history.points:
+        if point is last or (point.commit and point.commit == last.commit):
+            by_series.setdefault(frozenset(map(series_of_run, point.runs)), []).append(point)
+    regressions = [gate for points in by_series.values() for point in points for gate in point.regressions]
+    newest = [newest_gates([gate for point in points for gate in point.gates]) for points in by_series.values()]
+    return [gate for gates in newest for gate in gates if gate in regressions]
 
 
 def _of_changes(history: History) -> list[str]:

@@ -412,6 +412,10 @@ class Store(ABC):
         """
         return {}
 
+    def indexed(self, addresses: Sequence[str]) -> set[str]:
+        """Return the collections that have an index which the store can lose without an error. By default none."""
+        return set()
+
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
         """Return the settings of a cluster of shards, with these numbers of routers and config servers (None: default).
 

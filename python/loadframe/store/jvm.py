@@ -21,13 +21,13 @@ _MAX_HEAP = 31 * 2**30
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 #: Options that other settings control.
-_OURS = re.compile(r"-Xm[sx]|-XX:ActiveProcessorCount=")
+_OURS = re.compile(r"-Xm[sx]|-XX:(?:Initial|Max|Min)HeapSize=|-XX:ActiveProcessorCount=")
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise BadInput for an invalid setting `heap`, and for options in `jvm` that are invalid or Loadframe's.
 
-    Loadframe controls -Xms, -Xmx and -XX:ActiveProcessorCount.
+    Loadframe controls the size of the heap, such as -Xmx, and -XX:ActiveProcessorCount.
     """
     if "heap" in settings:
         parse_size(settings["heap"])

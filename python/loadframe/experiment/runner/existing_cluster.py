@@ -159,9 +159,16 @@ class RuntimeSettings:
         end = time.monotonic() + _EFFECT_WITHIN
         wanted = self._effects.get((name, json.dumps(level)))
         while True:
-            value = self._value(cluster, name)
-            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
-                return value
+            late = time.monotonic() > end
+            try:
+                value = self._value(cluster, name)
+            except BadInput:
+                # Some servers may not have applied it yet.
+                if late:
+                    raise
+            else:
+                if value == wanted or (wanted is None and value != before) or late:
+                    return value
             time.sleep(_POLL)
 
     @staticmethod

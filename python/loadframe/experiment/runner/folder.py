@@ -1,8 +1,10 @@
 """The folder of an experiment: `experiment.json` with its description, `runs/` with its recorded runs, their counts."""
 
 import contextlib
+import errno
 import fcntl
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +52,40 @@ class RecordedRuns:
         description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
         return [entry["run"] for entry in description.get(FURTHER, ())]
 
+    def _recorded(self) -> list[Path]:
+        """Return the folders of recorded runs, sorted; hidden folders are unfinished and omitted."""
+        if not self.runs_path.is_dir():
+            return []
+        return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
+
+    def require_fitting(self, description: Mapping[str, Any]) -> None:
+        """Raise BadInput if the folder holds other data or runs of another `description`, or is not writable."""
+        try:
+            if self.path.is_dir() and not (self.path / _FILE).exists() and any(self.path.iterdir()):
+                raise BadInput(
+                    "the folder is not empty and does not hold an experiment",
+                    where=str(self.path),
+                    remedy="choose another folder with --output",
+                )
+            if self._recorded():
+                _require_same(self.path / _FILE, description)
+            absolute = self.path.absolute()
+            existing = next(place for place in (absolute, *absolute.parents) if place.exists())
+            if not existing.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if not os.access(existing, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> BadInput:
+        """Return the error for a folder that cannot be written or read."""
+        return BadInput(
+            f"cannot write to the folder: {error.strerror}",
+            where=str(self.path),
+            remedy="choose a writable folder with --output",
+        )
+
 
 class ExperimentFolder(RecordedRuns):
     """The folder of one experiment, new or resumed. A lock admits one process at a time.
@@ -64,13 +100,8 @@ class ExperimentFolder(RecordedRuns):
         BadInput if it holds other data or runs of another `description`, is not writable, or is in use by a process.
         """
         super().__init__(path)
+        self.require_fitting(description)
         try:
-            if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
-                raise BadInput(
-                    "the folder is not empty and does not hold an experiment",
-                    where=str(path),
-                    remedy="choose another folder with --output",
-                )
             self._created = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             # Held until `close`; the kernel releases it when the process ends.
@@ -88,11 +119,7 @@ class ExperimentFolder(RecordedRuns):
                 remedy="wait for it to end, or choose another folder with --output",
             ) from None
         except OSError as error:
-            raise BadInput(
-                f"cannot write to the folder: {error.strerror}",
-                where=str(path),
-                remedy="choose a writable folder with --output",
-            ) from error
+            raise self._unwritable(error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -182,10 +209,6 @@ class ExperimentFolder(RecordedRuns):
         names = {entry["run"] for entry in known}
         known += [run.describe() for run in runs if run.id not in names]
         _write(file, description)
-
-    def _recorded(self) -> list[Path]:
-        """Return the folders of recorded runs, sorted; hidden folders are unfinished and omitted."""
-        return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
 
     def failed(self) -> list[str]:
         """Return the identifiers of failed runs, sorted; BadInput if a recorded run is damaged."""

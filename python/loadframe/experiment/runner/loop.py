@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,10 @@ from loadframe.record.machine import instrument
 _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
+#: How long before its end a limit is read again, as Slurm may take a minute to answer; delay of a suspended thread, s.
+_ASKED_BEFORE, _LATE = 60.0, 1.0
+
+
 def margin(left: float) -> float:
     """Return the seconds to reserve at the end of a time limit with `left` s left: 5 %, between 15 and 180 s."""
     return min(max(_SHARE * left, _LEAST), _MOST)
@@ -61,24 +65,24 @@ class OutOfTime(LoadframeError):
 
 
 class Deadline:
-    """Time limit of this command; `ends` is the wall-clock end, s since the epoch, or None for no limit."""
+    """Time limit of this command, which its owner may extend."""
 
-    def __init__(self, ends: float | None, owner: str = "") -> None:
+    def __init__(self, ends: float | None, owner: str = "", read: Callable[[], float | None] | None = None) -> None:
         """Start with no recorded run. `ends` is the wall-clock end, s since the epoch; None: no limit.
 
-        `owner` names the limit in messages, such as `job 17 of Slurm`.
+        `owner` names the limit in messages, such as `job 17 of Slurm`. `read` returns the end again, or raises
+        LoadframeError; a job ends later after a suspension, or if its limit was raised.
         """
         self._owner = owner
+        self._read = read
+        self._ends = ends
         left = None if ends is None else ends - time.time()
         #: Latest end of the last run, on the monotonic clock.
         self._last = None if left is None else time.monotonic() + left - margin(left)
         self._made = 0
         self._interrupted = False
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether this deadline sent the interrupt."""
-        return self._interrupted
+        #: Held while the end is read again, so that two threads do not add the same extension twice.
+        self._extending = threading.Lock()
 
     def run_recorded(self) -> None:
         """Count a recorded run; from then on, `require` may raise."""
@@ -90,6 +94,8 @@ class Deadline:
         The first run always starts, because its duration is only an estimate.
         """
         left = self._left()
+        if left is not None and self._made and seconds > left and self._extended():
+            left = self._left()
         if left is not None and self._made and seconds > left:
             raise OutOfTime(
                 f"{self._owner} has {format_duration(max(left, 0.0))} left, and {what} takes about"
@@ -97,33 +103,68 @@ class Deadline:
                 some=True,
             )
 
-    def over(self) -> OutOfTime:
-        """Return the error to raise after this deadline has interrupted a run; it raises nothing."""
-        return OutOfTime(f"{self._owner} ends soon; the unfinished run was stopped", some=self._made > 0)
-
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Interrupt this process with SIGTERM if the deadline, if any, passes during the block."""
-        left = self._left()
-        if left is None:
-            yield
-            return
-        timer = threading.Timer(max(left, 0.0), self._interrupt)
-        timer.daemon = True
-        timer.start()
+    def watched(self, number: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        """Interrupt this process with the signal `number` if the deadline, if any, passes during the block.
+
+        OutOfTime for the KeyboardInterrupt of the signal's handler.
+        """
+        ended = threading.Event()
         try:
+            if self._last is not None:
+                threading.Thread(target=self._watch, args=(ended, number), name="deadline", daemon=True).start()
             yield
+        except KeyboardInterrupt:
+            if not self._interrupted:
+                raise
+            interrupts.answer()
+            raise OutOfTime(f"{self._owner} ends soon; the unfinished run was stopped", some=self._made > 0) from None
         finally:
-            timer.cancel()
+            ended.set()
+
+    def _watch(self, ended: threading.Event, number: signal.Signals) -> None:
+        """Send the signal to this process once the deadline has passed; return if `ended` is set before.
+
+        Reads the end again a minute before, and after a suspension, which wakes this thread late.
+        """
+        asked = False
+        while not ended.wait(self._left_but(0.0 if asked else _ASKED_BEFORE)):
+            late = (self._left() or 0.0) < -_LATE
+            if (late or not asked) and self._extended():
+                asked = False
+            elif asked or self._left_but(0.0) == 0.0:
+                self._interrupted = True
+                os.kill(os.getpid(), number)
+                return
+            else:
+                asked = True
+
+    def _left_but(self, seconds: float) -> float | None:
+        """Return the seconds left without the last `seconds`, at least 0; None without a limit."""
+        left = self._left()
+        return None if left is None else max(left - seconds, 0.0)
 
     def _left(self) -> float | None:
         """Return the seconds until the last run must have ended, negative afterwards; None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
-    def _interrupt(self) -> None:
-        """Send SIGTERM to this process, and note that this deadline did."""
-        self._interrupted = True
-        os.kill(os.getpid(), signal.SIGTERM)
+    def _extended(self) -> bool:
+        """Read the end again; return whether it is now later, or unlimited. False if it cannot be read."""
+        with self._extending:
+            if self._read is None or self._ends is None or self._last is None:
+                return False
+            try:
+                ends = self._read()
+            except LoadframeError:
+                return False
+            if ends is None:
+                self._last = None
+            elif ends > self._ends:
+                self._last += ends - self._ends
+            else:
+                return False
+            self._ends = ends
+            return True
 
 
 #: No time limit.

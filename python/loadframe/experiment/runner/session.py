@@ -130,6 +130,8 @@ class Session:
         )
         #: Effects of preparing operations that the service refused, as sentences.
         self._refused: list[str] = []
+        #: Collections whose index the store had at the last look.
+        self._indexed: set[str] = set()
         #: Evicted documents by node, before the collections were created.
         self._evictions: dict[str, int] = {}
         self._sources = SourcesSampler()
@@ -158,6 +160,7 @@ class Session:
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
             self._acknowledged.created(name)
+        self._indexed = self.cluster.store.indexed(self.cluster.addresses) & set(self.workload.collections)
 
     def _dropped_data(self, collections: Sequence[str]) -> DroppedData:
         """Describe collections that are about to be dropped; a count is None if it fails. This drops nothing."""
@@ -581,6 +584,7 @@ class Session:
         With `allow_bad`, unready states are reported as remarks and stored in `_allowed` instead.
         """
         differs, unready = self.cluster.differences()
+        differs += self._lost_indexes()
         if not self._allow_bad:
             return differs + unready
         for state in unready:
@@ -588,6 +592,17 @@ class Session:
                 self.listener.remark(f"{state}; accepted by allow_bad")
             self._allowed[state] = None
         return differs
+
+    def _lost_indexes(self) -> list[str]:
+        """Return a sentence for each index that the store had in this session, and has no longer."""
+        try:
+            known = self.cluster.store.indexed(self.cluster.addresses)
+        except LoadframeError:
+            # A cluster that does not answer has other findings.
+            return []
+        self._indexed |= known & set(self.workload.collections)
+        return [f"the index of {name} is incomplete: the store has evicted it or its definition, or another client has"
+                " deleted it" for name in sorted(self._indexed - known)]  # fmt: skip
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome, folder: Path) -> list[str]:
         """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.

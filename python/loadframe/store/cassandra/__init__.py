@@ -31,7 +31,15 @@ from loadframe.store.base import (
 )
 from loadframe.store.cassandra import config
 from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TRIES, Connection, CqlError, quoted, repeat
-from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
+from loadframe.store.cassandra.ring import (
+    Ring,
+    ended_command,
+    figures,
+    kill_command,
+    management_command,
+    sampled_rows,
+    start_command,
+)
 from loadframe.store.distribution import Distribution
 
 KEYSPACE = "loadframe"
@@ -392,7 +400,7 @@ class Cassandra(Store):
         `watch` gets the bytes left; an error of it kills the management command. StoreFailed if the command fails; the
         node then stays a member.
         """
-        manage = member.call(config.management_command, member.folder) if member.folder else None
+        manage = member.call(management_command, member.folder) if member.folder else None
         if manage is None:
             raise BadInput(
                 f"{member.name} was not started by Loadframe, which therefore cannot decommission it",
@@ -402,13 +410,13 @@ class Cassandra(Store):
         self._require_copies(addresses, member)
         # `-a true` skips the server's check of replicas, which includes its system keyspaces.
         command = [*member.inside, *manage, "-op", "decommission", "-a", "true"]
-        number = member.call(config.start_command, command)
+        number = member.call(start_command, command)
         try:
-            while (ended := member.call(config.ended_command, number)) is None:
+            while (ended := member.call(ended_command, number)) is None:
                 watch(self._streaming([*addresses, member.address]))
                 time.sleep(_POLL)
         except BaseException:
-            member.call(config.kill_command, number)
+            member.call(kill_command, number)
             raise
         status, output = ended
         if status:

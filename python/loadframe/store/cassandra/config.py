@@ -1,13 +1,10 @@
-"""Configuration of a Cassandra node: cassandra.yaml, JVM options and logging; and its management command."""
+"""Configuration of a Cassandra node: cassandra.yaml, JVM options and logging."""
 
-import contextlib
 import json
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe.base import nofollow
 from loadframe.store import jvm
 from loadframe.store.access import AUTHORITY, BUNDLE
 from loadframe.store.base import NodeSpec
@@ -246,49 +243,3 @@ def _tokens(node: NodeSpec) -> Mapping[str, Any]:
 def identity(folder: Path) -> str:
     """Return the JVM argument that identifies the process of the node in `folder`."""
     return f"-Dcassandra.storagedir={folder / 'data'}"
-
-
-def management_command(folder: Path) -> list[str] | None:
-    """Return the management command for the node in `folder`, with its process id, to which an operation is appended.
-
-    Return None if the node has no process on this machine, or was not started by Loadframe.
-    """
-    command = nofollow.read_text(folder, "config/manage.json")
-    if command is not None:
-        marked = identity(folder).encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if marked in (process / "cmdline").read_bytes().split(b"\0"):
-                    return [*json.loads(command), "-p", process.name]
-    return None
-
-
-#: Commands that were started on this machine, by process id.
-_BEGUN: dict[int, "subprocess.Popen[str]"] = {}
-
-
-def start_command(command: Sequence[str]) -> int:
-    """Start a command on this machine, and return its process id for `ended_command` and `kill_command`."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    _BEGUN[process.pid] = process
-    return process.pid
-
-
-def ended_command(number: int) -> tuple[int, str] | None:
-    """Return exit status and output of a command of `start_command`, and forget it; None while it runs.
-
-    `number` is its process id. The output includes stderr.
-    """
-    process = _BEGUN[number]
-    if process.poll() is None:
-        return None
-    output, _ = _BEGUN.pop(number).communicate()
-    return process.returncode, output
-
-
-def kill_command(number: int) -> None:
-    """Kill a command that `start_command` started; do nothing if it has ended."""
-    process = _BEGUN.pop(number, None)
-    if process:
-        process.kill()
-        process.communicate()

@@ -1,13 +1,18 @@
-"""Ring state, statistics and sampled rows of Cassandra nodes, read with CQL."""
+"""Ring state, statistics and sampled rows of Cassandra nodes, read with CQL; and the commands that change the ring."""
 
+import contextlib
 import json
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
+from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store.access import join_address
 from loadframe.store.base import Sample
+from loadframe.store.cassandra import config
 
 Ask = Callable[[str], list[dict[str, Any]]]
 
@@ -141,3 +146,49 @@ def sampled_rows(ask: Callable[..., list[dict[str, Any]]], name: str, documents:
 
 
 _KEYS = ("partition_key", "clustering")
+
+
+def management_command(folder: Path) -> list[str] | None:
+    """Return the management command for the node in `folder`, with its process id, to which an operation is appended.
+
+    Return None if the node has no process on this machine, or was not started by Loadframe.
+    """
+    command = nofollow.read_text(folder, "config/manage.json")
+    if command is not None:
+        marked = config.identity(folder).encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if marked in (process / "cmdline").read_bytes().split(b"\0"):
+                    return [*json.loads(command), "-p", process.name]
+    return None
+
+
+#: Commands that were started on this machine, by process id.
+_BEGUN: dict[int, "subprocess.Popen[str]"] = {}
+
+
+def start_command(command: Sequence[str]) -> int:
+    """Start a command on this machine, and return its process id for `ended_command` and `kill_command`."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    _BEGUN[process.pid] = process
+    return process.pid
+
+
+def ended_command(number: int) -> tuple[int, str] | None:
+    """Return exit status and output of a command of `start_command`, and forget it; None while it runs.
+
+    `number` is its process id. The output includes stderr.
+    """
+    process = _BEGUN[number]
+    if process.poll() is None:
+        return None
+    output, _ = _BEGUN.pop(number).communicate()
+    return process.returncode, output
+
+
+def kill_command(number: int) -> None:
+    """Kill a command that `start_command` started; do nothing if it has ended."""
+    process = _BEGUN.pop(number, None)
+    if process:
+        process.kill()
+        process.communicate()

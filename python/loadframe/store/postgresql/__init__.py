@@ -290,29 +290,39 @@ class Postgresql(Store):
         return coordinator is not None and bool(partitions.linked(coordinator))
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart.
+        """Change parameters on the servers at the addresses, on the primary, and on all shards.
 
-        None removes the parameter from those set with ALTER SYSTEM.
+        None removes the parameter from those set with ALTER SYSTEM. BadInput for unknown parameters, and if one needs a
+        restart. Unnamed replicas keep their values; see `running_settings`.
         """
         config.check({name: value for name, value in settings.items() if value is not None})
         settings = config.parameters(settings)
         for name in settings:
-            if self._parameter(addresses, name)["context"] in ("postmaster", "internal"):
+            if self._parameter(self._first(addresses), name)["context"] in ("postmaster", "internal"):
                 super().configure(addresses, {name: settings[name]})
-        for address in addresses:
-            server = self.client(address)
+        for server in self._servers(addresses):
             for name, value in settings.items():
                 change = f"RESET {name}" if value is None else f"SET {name} = {config.literal(value)}"
                 server.ask(f"ALTER SYSTEM {change}")
             server.ask("SELECT pg_reload_conf()")
 
-    def _parameter(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
-        """Return a parameter's row of pg_settings: `context`, `setting`, `unit` and `pending_restart`.
+    def _servers(self, addresses: Sequence[str]) -> list[Client]:
+        """Return the clients of the servers at the addresses, then of the primary and shards at other addresses.
+
+        Unreachable if none of the addresses answers.
+        """
+        primary = replication.find_primary(addresses, self.client)
+        others = [primary.address, *partitions.linked(primary).values()] if primary else []
+        return [self.client(address) for address in dict.fromkeys([*addresses, *others])]
+
+    def _parameter(self, server: Client, name: str) -> Mapping[str, Any]:
+        """Return a parameter's row of pg_settings: `context`, `unit`, and `value`, which new sessions get.
 
         BadInput for an unknown parameter.
         """
-        known = self._first(addresses).ask(
-            "SELECT context, setting, unit, pending_restart FROM pg_settings WHERE name = :name", name=name.lower()
+        # `setting` is the value of this session, which has its own synchronous_commit.
+        known = server.ask(
+            "SELECT context, reset_val AS value, unit FROM pg_settings WHERE name = :name", name=name.lower()
         )
         if not known:
             raise BadInput(f"the server does not have the parameter {name}", remedy="see pg_settings of the server")
@@ -320,22 +330,38 @@ class Postgresql(Store):
         return row
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return parameters by name from pg_settings of the first server that answers; BadInput for an unknown one.
+        """Return parameters by name, with their units; the explicit value is that of ALTER SYSTEM, None without one.
 
-        The value includes its unit. The explicit value is that of ALTER SYSTEM, None without one. Servers are not
-        compared.
+        Covers the servers of `configure` that answer. BadInput for an unknown parameter, if servers differ, and if the
+        cluster has replicas at other addresses, which `configure` cannot reach.
         """
+        servers = self._servers(addresses)
+        replication.require_named_replicas(servers)
         settings = {}
         for name in names:
-            row = self._parameter(addresses, name)
-            explicit = self._first(addresses).ask(
-                "SELECT setting FROM pg_file_settings WHERE name = :name AND sourcefile LIKE '%postgresql.auto.conf'"
-                " ORDER BY seqno DESC LIMIT 1",
-                name=name.lower(),
-            )
-            value = f"{row['setting']} {row['unit'] or ''}".strip()
-            settings[name] = RunningSetting(value, str(explicit[0]["setting"]) if explicit else None)
+            values: dict[str, RunningSetting] = {}
+            for server in servers:
+                with contextlib.suppress(Unreachable):
+                    values[server.address] = self._running_setting(server, name)
+            if len(set(values.values())) > 1:
+                raise BadInput(
+                    f"the servers have different values of {name}, or only some set it with ALTER SYSTEM",
+                    where=", ".join(f"{address}: {value.value}" for address, value in values.items()),
+                    remedy="set the same value on all servers first, with ALTER SYSTEM",
+                )
+            settings[name] = next(iter(values.values()), None) or self._running_setting(self._first(addresses), name)
         return settings
+
+    def _running_setting(self, server: Client, name: str) -> RunningSetting:
+        """Return a parameter of one server, with its unit; BadInput for an unknown one."""
+        row = self._parameter(server, name)
+        explicit = server.ask(
+            "SELECT setting FROM pg_file_settings WHERE name = :name AND sourcefile LIKE '%postgresql.auto.conf'"
+            " ORDER BY seqno DESC LIMIT 1",
+            name=name.lower(),
+        )
+        value = f"{row['value']} {row['unit'] or ''}".strip()
+        return RunningSetting(value, str(explicit[0]["setting"]) if explicit else None)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Wait while the node copies the primary's data, until it follows the primary. `watch` gets the bytes left."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.units import counted
 from loadframe.store.access import join_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch, wait_until
 from loadframe.store.postgresql import partitions
@@ -39,10 +40,11 @@ SELECT pg_is_in_recovery() AS replica, current_setting('default_transaction_read
 _UPSTREAM = "SELECT sender_host AS host, sender_port AS port FROM pg_stat_wal_receiver WHERE status = 'streaming'"
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS position"
 _BEHIND = "SELECT pg_wal_lsn_diff(CAST(:position AS pg_lsn), pg_last_wal_replay_lsn()) AS bytes"
-#: Receivers of the log that are not replicas are excluded: base backups and archivers.
+#: Receivers of the log that are not replicas are excluded: base backups, archivers and logical subscribers.
 _REPLICAS = """
 SELECT application_name AS name, state FROM pg_stat_replication
 WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal') AND state <> 'backup'
+  AND NOT EXISTS (SELECT FROM pg_replication_slots WHERE active_pid = pid AND slot_type = 'logical')
 """
 _AWAY = (
     "SELECT slot_name AS name FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active"
@@ -127,6 +129,22 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
     behind = sum(state != "streaming" for state in states)
     status = "a replica is away" if away else "catching up" if behind else "streaming" if states else "alone"
     return Health(ready=not away, status=status, nodes=1 + len(states), moving=behind, missing=len(away))
+
+
+def require_named_replicas(servers: Sequence[Client]) -> None:
+    """Raise BadInput if a server feeds a replica that is not among the servers; ones that do not answer are skipped."""
+    fed = following = 0
+    for server in servers:
+        with contextlib.suppress(Unreachable):
+            fed += len(server.ask(_REPLICAS))
+            following += len(server.ask(_UPSTREAM))
+    if fed > following:
+        raise BadInput(
+            f"{counted(fed - following, 'replica')} of this cluster would keep the old settings: only the primary knows"
+            " of them",
+            where=", ".join(server.address for server in servers),
+            remedy="name all servers of the cluster with --hosts or hosts",
+        )
 
 
 def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:

@@ -137,14 +137,15 @@ class Redis(Store):
 
     def durability(self, settings: Mapping[str, Any]) -> str:
         """Return `appendonly` and (if the log is on) `appendfsync`, from the settings or by default, as text."""
-        values = {key: _setting(settings.get(key, value)) for key, value in _DURABLE.items()}
+        given = {key.lower(): value for key, value in settings.items()}
+        values = {key: _setting(given.get(key, value)) for key, value in _DURABLE.items()}
         logs = values["appendonly"] != "no"
         return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for settings that Loadframe controls, and a value of `cluster` other than True or False."""
         for key in settings:
-            if key in _OURS:
+            if key.lower() in _OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
         if not isinstance(settings.get("cluster", True), bool):
             raise BadInput("the setting cluster must be true or false", where=str(settings["cluster"]))
@@ -301,9 +302,14 @@ class Redis(Store):
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set parameters with CONFIG SET on every running node.
 
-        StoreFailed if a node refuses one, BadInput for settings that `check_settings` refuses.
+        StoreFailed if a node refuses one. BadInput for settings that `check_settings` refuses, and for a policy that
+        can evict an index.
         """
         self.check_settings(settings)
+        memory = {key.lower().replace("-", "_"): value for key, value in settings.items()}
+        if memory.keys() & {"maxmemory", "maxmemory_policy"} and self.indexed(addresses):
+            _, info = self._first(addresses)
+            self._refuse_eviction({**info, **memory})
         for node in self._every(addresses):
             for name, value in settings.items():
                 node.ask("CONFIG", "SET", name, _setting(value))
@@ -315,17 +321,33 @@ class Redis(Store):
         """
         settings = {}
         for name in names:
-            answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
-            if not all(answers):
-                raise BadInput(
-                    f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
-                )
-            if any(answer != answers[0] for answer in answers):
+            values = []
+            for node in self._every(addresses):
+                words = [str(word) for word in node.ask("CONFIG", "GET", name)]
+                # CONFIG GET takes a pattern, such as `*`, and can answer with other parameters.
+                known = {key.lower(): value for key, value in zip(words[::2], words[1::2], strict=True)}
+                if name.lower() not in known:
+                    raise BadInput(
+                        f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
+                    )
+                values.append(known[name.lower()])
+            if any(value != values[0] for value in values):
                 raise BadInput(
                     f"the nodes have different values of {name}", remedy="set the same value on all nodes first"
                 )
-            settings[name] = RunningSetting(str(answers[0][1]), answers[0][1])
+            settings[name] = RunningSetting(values[0], values[0])
         return settings
+
+    @staticmethod
+    def _refuse_eviction(values: Mapping[str, Any]) -> None:
+        """Raise BadInput if a server with these fields of INFO can evict keys without an expiry, such as indexes."""
+        policy = str(values.get("maxmemory_policy", ""))
+        if policy.lower().startswith("allkeys-") and re.match("0*[1-9]", str(values.get("maxmemory", 0))):
+            raise BadInput(
+                f"maxmemory-policy {policy} can evict the index of a collection, and its definition",
+                remedy="define the collection without index: true (in an experiment, collections.NAME.index: [false]"
+                " among the factors), or use the policy noeviction or volatile-*",
+            )
 
     def _every(self, addresses: Sequence[str]) -> list[Client]:
         """Return a client for each node of the cluster, or for the single server.
@@ -418,11 +440,29 @@ class Redis(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Store the collection's definition, in place of an earlier one; keys need no preparation.
 
-        In a cluster, `index` becomes False: only a single server indexes documents.
+        In a cluster, `index` becomes False: only a single server indexes documents. BadInput if it could evict the
+        index.
         """
-        if definition.get("index") and self._ring(addresses) is not None:
-            definition = {**definition, "index": False}
+        if definition.get("index"):
+            _, info = self._first(addresses)
+            if _is_clustered(info):
+                definition = {**definition, "index": False}
+            else:
+                self._refuse_eviction(info)
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
+
+    def indexed(self, addresses: Sequence[str]) -> set[str]:
+        """Return the collections whose definition has `index: true`, and whose index exists or would be empty.
+
+        Empty in a cluster.
+        """
+        address, info = self._first(addresses)
+        if _is_clustered(info):
+            return set()
+        server = self.client(address)
+        words = server.ask("HGETALL", _COLLECTIONS)
+        defined = {name for name, text in zip(words[::2], words[1::2], strict=True) if json.loads(text).get("index")}
+        return {name for name in defined if server.ask("EXISTS", name) or not any(server.keys(name))}
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Return whether the collection was created, or has keys `NAME:...` that other clients created.

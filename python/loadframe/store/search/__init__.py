@@ -322,11 +322,19 @@ class SearchStore(Store):
         else:
             self.request(addresses, "PUT", f"/{name}", body)
         with contextlib.suppress(*_HIDDEN):
-            self.request(
+            health = self.request(
                 addresses,
                 "GET",
                 f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
             )
+            # Status 408 before version 8 of Elasticsearch, and in OpenSearch.
+            if health.get("timed_out"):
+                raise StoreFailed(
+                    f"{name} was not ready within 60 s: its state is {health['status']}, with"
+                    f" {counted(health['initializing_shards'], 'initializing shard')}",
+                    where=", ".join(addresses),
+                    remedy="see GET /_cluster/allocation/explain for the reason",
+                )
 
     def _composes(self, addresses: Sequence[str]) -> bool:
         """Whether the product has composable index templates."""
