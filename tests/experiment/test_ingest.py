@@ -233,10 +233,6 @@ def test_connections_without_an_event_hold_a_drop_back(tmp_path):
         first_events(tmp_path, Feed(listen="127.0.0.1:0")).wait()
 
 
-def test_only_ports_that_wait_hold_back_a_workload_with_other_phases(tmp_path):
-    first_events(tmp_path, Feed(listen=f"127.0.0.1:{free_port()}")).wait(waiting=True)
-
-
 def test_standard_input_is_not_replayed(tmp_path):
     (tmp_path / "e.ndjson").write_text("{}\n")
     way = "files: [e.ndjson], replay: {time: time}"

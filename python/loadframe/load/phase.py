@@ -441,10 +441,10 @@ class FirstEvent:
         self._search = _ask(self._plan, lambda _: _engine.FirstEvent(json.dumps(source)))
 
     def wait(self, patience: float) -> None:
-        """Return once the source has an event; over TLS, once a connection begins a handshake.
+        """Return once the source has an event.
 
-        BadInput if the source ends without an event, none arrives within `patience` s, or the port cannot be opened.
-        Interruptible, as `_ask`; call `stop` then.
+        BadInput if the source ends without an event, none arrives within `patience` s, a file is damaged, or the port
+        cannot be opened. Interruptible, as `_ask`; call `stop` then.
         """
         try:
             _ask(self._plan, lambda _: self._search.wait(patience))
