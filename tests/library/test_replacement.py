@@ -1,6 +1,8 @@
-"""`bench` and `ingest` with `replace` drop data only once each source has an event."""
+"""`bench` and `ingest` with `replace` drop data only once each source has an event, and fail for damaged input."""
 
 import contextlib
+import gzip
+import json
 import ssl
 import threading
 import time
@@ -13,7 +15,7 @@ import pytest
 import trustme
 
 from commands import connected, until
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.runner.listener import Listener
 from loadframe.library.bench import Bench
@@ -171,3 +173,19 @@ def test_an_event_over_tls_replaces_the_data(replace, cluster, tmp_path, secured
     assert (source.lines, source.indexed) == (junk.count(b"\n") + 3, 3)
     assert cluster.count("ads") == 0
     assert not source.trouble
+
+
+@pytest.mark.parametrize("replay", ["", ", replay: {time: time, speed: 1000}"])
+def test_a_damaged_file_keeps_the_data_or_is_a_failure(replace, cluster, tmp_path, replay):
+    path = tmp_path / "e.gz"
+    path.write_bytes(gzip.compress(EVENTS)[:-6])
+    source = f"files: [{path}]{replay}"
+    with pytest.raises(BadInput, match=r"e\.gz: cannot be read beyond line 3: "):
+        replace(source, "until: exhausted")
+    assert cluster.count("ads") == 1
+    # Without data to drop, nothing is checked before.
+    cluster.drop_collection("ads")
+    with pytest.raises(GeneratorFailed, match=r"cannot be read beyond line 3: .*; 3 of 3 accepted events stored"):
+        replace(source, "until: exhausted")
+    summary = json.loads((tmp_path / "new" / "summary.json").read_text())
+    assert (summary["status"], summary["fault"]) == ("failed", "generator")

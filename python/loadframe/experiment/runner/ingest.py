@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.executions import IngestPace
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, GeneratorFailed
+from loadframe.base.units import counted, format_count
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
 from loadframe.experiment.runner.listener import Listener
-from loadframe.load import FirstEvent
+from loadframe.load import FirstEvent, Outcome
 from loadframe.record.schema.figures import MISSING_LABELS, Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
@@ -128,6 +129,20 @@ class FirstEvents:
 def _longest(phase: ResolvedPhase) -> float:
     """Return the longest time that the load of a phase lasts, s; `_NO_LIMIT` if its end is not a time."""
     return _NO_LIMIT if phase.duration is None else phase.longest_warmup + phase.duration
+
+
+def damage_error(phase: ResolvedPhase, outcome: Outcome) -> GeneratorFailed | None:
+    """Return the error of a phase whose input was not read to its end, with the number of stored events; else None."""
+    sources = outcome.get("sources", {}).values()
+    damage = [words for source in sources for words in source["damage"]]
+    if not damage:
+        return None
+    accepted, stored = (sum(source[key] for source in sources) for key in ("accepted", "indexed"))
+    return GeneratorFailed(
+        f"phase {phase.name}: {'; '.join(damage)}; {format_count(stored)} of {counted(accepted, 'accepted event')}"
+        " stored",
+        remedy="replace the damaged input, and ingest it again: repeated events are stored once",
+    )
 
 
 def _require_fixed_port(name: str, address: str) -> None:
