@@ -158,3 +158,21 @@ def test_a_request_to_end_is_an_interrupt_and_repeating_it_changes_nothing(liste
     assert interrupts.pending()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
+    # Not either after an answer, as while an ingestion sends its last events.
+    interrupts.answer()
+    with interrupts.deferred():
+        signal.raise_signal(number)
+    assert not interrupts.pending()
+    assert interrupts.hung_up() == (number == signal.SIGHUP)
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        interrupt()
+
+
+def test_a_request_to_end_is_heard_again_after_the_call_that_it_ended(monkeypatch):
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,7 @@
 """Ctrl-C at random times from a seed, and at known critical ones: status 130, and measured data are kept."""
 
 import contextlib
+import os
 import random
 import re
 import signal
@@ -137,3 +138,32 @@ def test_an_interrupt_ends_the_metrics_of_a_command(tmp_path, command):
         run = Run(tmp_path / "kept")
         assert run.raw_summary["status"] == "interrupted"
         assert run.summary.phases[-1].operations["look"].successes > 0
+
+
+STREAM = """\
+workload: stream
+collections: {ads: {}}
+sources: {ads: {listen: "127.0.0.1:0", flush: 30s, events: {kinds: {bid: {id: id, time: time}}}}}
+operations: {take_in: {take_in: {collection: ads}}}
+phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]
+"""
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 0), (signal.SIGHUP, 130)])
+def test_an_ingestion_sends_accepted_events_and_only_a_hangup_is_no_success(tmp_path, number, expected):
+    (tmp_path / "w.yaml").write_text(STREAM)
+    words = ("ingest", tmp_path / "w.yaml", "--store", "sim", "--output", tmp_path / "run")
+    with Running(*words, folder=tmp_path) as command:
+        command.wait_for("ads listens at 127.0.0.1:")
+        address = re.search(r"ads listens at 127\.0\.0\.1:(\d+)", command.stderr)
+        with socket.create_connection(("127.0.0.1", int(address[1]))) as sender:
+            sender.sendall(b"".join(b'{"type": "bid", "id": "%d", "time": 1}\n' % event for event in range(50)))
+            command.wait_for("50 unacknowledged")
+            os.kill(command.process.pid, number)
+            command.wait_for("stopped reading")
+            # As from the kernel and from a shell, or from a scheduler and a launcher.
+            os.kill(command.process.pid, number)
+            assert command.process.wait(60) == expected, command.stderr
+    assert "Traceback" not in command.stderr
+    source = Run(tmp_path / "run").summary.phases[0].sources["ads"]
+    assert (source.accepted, source.indexed) == (50, 50)

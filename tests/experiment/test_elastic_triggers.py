@@ -13,16 +13,19 @@ from loadframe.experiment.runner.triggers import (
     Overloaded,
     RunState,
     SloBroken,
+    Trigger,
     throughput_drop,
     trigger_of,
 )
 from loadframe.load import Progress, Requests, SourceProgress
 from loadframe.simulate import autoregressive
+from loadframe.store.sim.model import SimModel
+from virtual_arrivals import arriving
 
 
-def progress(seconds, throughput, errors=0, p99=0.01, **operations):
+def progress(seconds, throughput, errors=0, p99=0.01, waiting=(0, None), **operations):
     of_each = {name: Requests(*counts) for name, counts in operations.items()}
-    return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99, operations=of_each)
+    return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99, {}, of_each, *waiting)
 
 
 def metrics(rates, cpu=None, **more):
@@ -106,7 +109,7 @@ def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
     assert broken.fires(moment(metrics([100] * 3, p99=0.2))) is not None
     assert broken.fires(moment(metrics([100] * 2, p99=0.2))) is None
     assert broken.fires(moment(metrics([100] * 9, p99=0.05))) is None
-    assert broken.fires(moment(metrics([0] * 3, p99=None))) == "no answers"
+    assert broken.fires(moment(metrics([0] * 3, p99=None))) is None
 
 
 def test_seconds_that_an_earlier_trigger_used_do_not_fire_another():
@@ -138,6 +141,78 @@ def test_an_objective_is_broken_by_the_failures_of_one_operation_among_many_requ
         # No write is due.
         seen.progress(progress(second, 998, errors=4, read=(998 * second, 0), write=(8, 4)))
     assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) is None
+
+
+def fired(trigger: Trigger, told) -> int | None:
+    """Return the second in which the trigger fires first, or None."""
+    seen = LiveMetrics()
+    for entry in told:
+        seen.progress(entry)
+        if trigger.fires(moment(seen)):
+            return entry.seconds
+    return None
+
+
+def virtual(rate, service, seconds, fails=lambda number: False):
+    """Yield the progress of each second of Poisson arrivals at a simulated store in virtual time."""
+    load = arriving(SimModel(service=service, distribution="constant", servers=64), 1, rate, duration=seconds, seed=1)
+    failed = np.array([fails(number) for number in range(len(load.done))])
+    for second in range(1, seconds + 1):
+        ended = load.done <= second
+        last = ended & (load.done > second - 1)
+        due = load.scheduled[(load.scheduled < second) & ~ended]
+        responses = (load.done - load.scheduled)[last & ~failed]
+        p99 = float(np.quantile(responses, 0.99)) if len(responses) else None
+        errors, requests = int((ended & failed).sum()), int(ended.sum())
+        yield Progress(second, requests, errors, 0, len(responses), 0, p99, p99,
+                       operations={"read": Requests(requests, errors)} if requests else {}, in_flight=len(due),
+                       oldest_in_flight=second - float(due.min()) if len(due) else None)  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 20.0])
+def test_a_store_that_is_well_breaks_no_objective_at_any_rate(rate):
+    told = list(virtual(rate, 0.01, 2000, fails=lambda number: number % 2 == 0 and rate > 10))
+    assert fired(SloBroken(Objective(p99=0.1, errors=0.8), 3.0), told) is None
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize(
+    ("service", "fails", "slo"),
+    [
+        (0.5, False, Objective(p99=0.1)),
+        (2.5, False, Objective(p99=0.1)),
+        (0.01, True, Objective(errors=0.05)),
+        (0.01, True, Objective(p99=0.1)),
+    ],
+)
+def test_an_objective_is_broken_at_any_rate(rate, service, fails, slo):
+    at = fired(SloBroken(slo, 5.0), virtual(rate, service, 400, fails=lambda number: fails))
+    assert at is not None
+    # Each request breaks the objective in at least one second.
+    assert 5 <= at <= max(5 * 4 / rate, 12)
+
+
+def test_a_second_with_waiting_requests_counts_by_their_wait():
+    broken = SloBroken(Objective(p99=2.0), 3.0)
+    waits = [progress(second, 0, p99=None, waiting=(4, float(second))) for second in range(1, 6)]
+    assert fired(broken, waits) == 5
+    seen = LiveMetrics()
+    for entry in waits:
+        seen.progress(entry)
+    assert broken.fires(moment(seen)) == "no answers, 4 requests in flight for up to 5 s"
+    # A short wait shows nothing: its request may still be late.
+    late = [progress(second, second % 2, p99=3.0 if second % 2 else None, waiting=(1, 0.5)) for second in range(1, 9)]
+    assert fired(broken, late) == 5
+    assert fired(broken, [progress(second, 0, p99=None, waiting=(1, 0.5)) for second in range(1, 9)]) is None
+
+
+def test_an_operation_with_few_requests_breaks_an_objective_by_its_failures():
+    # One write in ten seconds, which fails; reads in each.
+    told = [progress(second, 10, read=(10 * second, 0), write=(second // 10, second // 10)) for second in range(1, 101)]
+    assert fired(SloBroken(Objective(errors=0.1), 5.0), told) == 50
+    # Every second one succeeds.
+    told = [progress(second, 10, read=(10 * second, 0), write=(second // 10, second // 20)) for second in range(1, 101)]
+    assert fired(SloBroken(Objective(errors=0.1), 2.0), told) is None
 
 
 def test_balanced_counts_from_the_end_of_the_change_before():

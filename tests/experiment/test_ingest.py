@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -148,14 +149,25 @@ def test_files_without_an_event_hold_a_drop_back(tmp_path, name):
     first_events(tmp_path, feed).wait()
 
 
-def test_a_damaged_file_counts_up_to_the_damage(tmp_path):
-    whole = gzip.compress(EVENT)
-    feed = Feed(files=(tmp_path / "e.gz",))
-    (tmp_path / "e.gz").write_bytes(whole[:-6])
+@pytest.mark.parametrize("name", ["e.gz", "e.bz2"])
+def test_a_damaged_file_holds_a_drop_back(tmp_path, name):
+    (tmp_path / "whole.ndjson").write_bytes(EVENT)
+    feed = Feed(files=(tmp_path / "whole.ndjson", tmp_path / name))
+    path, content = tmp_path / name, compressed(name, EVENT * 3)
+    for damaged in (content[:-6], b"no event" + content):
+        path.write_bytes(damaged)
+        with pytest.raises(BadInput, match=r"e\..*: cannot be read beyond line [03]: ") as caught:
+            first_events(tmp_path, feed).wait()
+        assert "nothing was dropped" in caught.value.remedy
+    path.write_bytes(content)
     first_events(tmp_path, feed).wait()
-    (tmp_path / "e.gz").write_bytes(b"no gzip" + whole)
-    with pytest.raises(BadInput, match=r"no line of .*e\..* is an event"):
-        first_events(tmp_path, feed).wait()
+
+
+def test_a_large_file_is_read_up_to_its_first_event(tmp_path):
+    # Longer than the limit, in bytes that do not compress.
+    content = gzip.compress(EVENT + random.Random(1).randbytes(17 << 20), 1)
+    (tmp_path / "e.gz").write_bytes(content[:-6])
+    first_events(tmp_path, Feed(files=(tmp_path / "e.gz",))).wait()
 
 
 def of_standard_input(folder, patience, **way):
@@ -231,10 +243,6 @@ def test_connections_without_an_event_hold_a_drop_back(tmp_path):
     ways[0].close()
     with pytest.raises(BadInput, match="--replace requires a fixed port"):
         first_events(tmp_path, Feed(listen="127.0.0.1:0")).wait()
-
-
-def test_only_ports_that_wait_hold_back_a_workload_with_other_phases(tmp_path):
-    first_events(tmp_path, Feed(listen=f"127.0.0.1:{free_port()}")).wait(waiting=True)
 
 
 def test_standard_input_is_not_replayed(tmp_path):

@@ -67,6 +67,18 @@ def test_seconds_without_answers_do_not_have_response_times(tmp_path):
     }
 
 
+def test_progress_has_the_requests_in_flight_and_the_age_of_the_oldest(tmp_path):
+    told = []
+    with Answering(delay=2.5) as server:
+        target = {"driver": "search", "hosts": [server.address]}
+        operations = {"a": {"request": {"method": "GET", "path": "/"}}}
+        clients = plan(pacing={"closed": {"clients": 3}}, stop={"requests": 3})
+        run_phase(clients | {"target": target, "operations": operations}, tmp_path, told.append)
+    seen = {entry.seconds: (entry.in_flight, entry.oldest_in_flight) for entry in told}
+    assert seen[0] == (0, None)
+    assert seen[2] == (3, pytest.approx(2.0, abs=0.3))
+
+
 def test_an_interrupt_ends_the_phase_within_a_second_and_keeps_what_was_measured_for_whoever_defers_it(tmp_path):
     threading.Timer(1.2, _thread.interrupt_main).start()
     started = time.monotonic()
@@ -247,7 +259,8 @@ class EndingHandle:
 
     def progress(self):
         return {"seconds": 2, "requests": 150, "errors": 0, "documents": 0, "throughput": 50,
-                "documents_throughput": 0, "response_p50": 0.1, "response_p99": 0.1, "operations": {}}  # fmt: skip
+                "documents_throughput": 0, "response_p50": 0.1, "response_p99": 0.1, "operations": {},
+                "in_flight": 0, "oldest_in_flight": 0.0}  # fmt: skip
 
     def answers(self):
         return []

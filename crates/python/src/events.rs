@@ -85,9 +85,9 @@ impl PyFirstEvent {
         FirstEvent::new(source).map(Self).map_err(super::refused)
     }
 
-    /// Wait up to `seconds` until the source has an event. Over TLS, a handshake that begins suffices.
-    /// Raises PlanRefused if the source ends without one, none arrives in time, or the port cannot be opened;
-    /// ValueError for a negative or infinite number.
+    /// Wait up to `seconds` until the source has an event.
+    /// Raises PlanRefused if the source ends without one, none arrives in time, a file is damaged, or the port cannot
+    /// be opened; ValueError for a negative or infinite number.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let patience = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         py.detach(|| self.0.wait(patience)).map_err(super::refused)

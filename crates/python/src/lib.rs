@@ -160,6 +160,8 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
     dict.set_item("documents_throughput", progress.documents_throughput)?;
     dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
     dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
+    dict.set_item("in_flight", progress.in_flight)?;
+    dict.set_item("oldest_in_flight", progress.oldest_in_flight.as_secs_f64())?;
     let operations = PyDict::new(py);
     for (name, requests) in &progress.operations {
         operations.set_item(name, (requests.due, requests.failed))?;

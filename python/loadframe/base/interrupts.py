@@ -23,11 +23,18 @@ _CHECK = 0.1
 
 _asked = False
 _depth = 0
+#: Signals other than SIGINT that arrived since `listen`.
+_received = set[int]()
 
 
 def pending() -> bool:
     """Return whether an interrupt is pending, even if its exception was lost."""
     return _asked
+
+
+def hung_up() -> bool:
+    """Return whether SIGHUP has arrived since `listen`, even if it was answered."""
+    return signal.SIGHUP in _received
 
 
 def answer() -> None:
@@ -64,10 +71,12 @@ def deferred() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         if not _depth:
-            if _asked and _raise not in before.values():
-                # Without `listen`, raise the interrupt once.
-                answer()
-                raise KeyboardInterrupt
+            if _raise not in before.values():
+                _received.clear()
+                if _asked:
+                    # Without `listen`, raise the interrupt once.
+                    answer()
+                    raise KeyboardInterrupt
             check()
 
 
@@ -77,6 +86,7 @@ def listen() -> None:
     Signals that the process ignores stay ignored.
     """
     answer()
+    _received.clear()
     _handle(_raise)
 
 
@@ -94,16 +104,19 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
 
 
 def _record(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: record the interrupt, without raising it."""
+    """Handle a signal: record the interrupt, without raising it. A repeated SIGTERM or SIGHUP has no effect."""
     global _asked  # noqa: PLW0603
-    _asked = True
+    # Schedulers send SIGTERM to a process and to its launcher, which passes it on; kernel and shell both send SIGHUP.
+    if number == signal.SIGINT or number not in _received:
+        _asked = True
+    if number != signal.SIGINT:
+        _received.add(number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
     """Handle a signal: record the interrupt and raise KeyboardInterrupt, but not for repeated SIGTERM or SIGHUP."""
-    again = _asked
+    again = _asked or number in _received
     _record(number, frame)
-    # Count repeated SIGTERMs once: schedulers send them to a process and to its launcher, which passes them on.
     if number == signal.SIGINT or not again:
         raise KeyboardInterrupt
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from loadframe.base import interrupts
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
@@ -98,8 +99,9 @@ def ingest(
     """Ingest events from a TCP port, files or standard input into a store, and count them there.
 
     Without --listen and files, the workload's own source is used. Ingestion stops at the end of the files, after --for
-    or --idle, or on Ctrl-C or SIGTERM. Accepted events are then sent; another Ctrl-C drops them. The exit code is 1 if
-    no event was stored, or the store refused or lost events; other lines that are not events do not change it.
+    or --idle, or on Ctrl-C, SIGTERM or (exit code 130) SIGHUP. Accepted events are then sent; another Ctrl-C drops
+    them. The exit code is 1 if no event was stored, a file is damaged, or the store refused or lost events; other lines
+    that are not events do not change it.
     """
     starting: dict[str, Any] = {
         "version": version,
@@ -157,3 +159,6 @@ def ingest(
         tell(remark, style="yellow")
     tell(f"recorded in {path}; see `loadframe report {path}`")
     require_stored(result)
+    if interrupts.hung_up():
+        # A closed terminal does not ask for a normal end.
+        raise KeyboardInterrupt

@@ -95,10 +95,10 @@ class Bench:
             first = FirstEvents(phases, listener)
 
             def await_event(dropped: DroppedData) -> None:
-                """Ask for confirmation of a drop, then wait for the events of sources that end or have a limit."""
+                """Ask for confirmation of a drop, then wait for an event of each source."""
                 if self.confirm:
                     self.confirm(dropped)
-                first.wait(waiting=True)
+                first.wait()
 
             try:
                 if not self.reuse:

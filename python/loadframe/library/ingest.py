@@ -234,7 +234,7 @@ class Ingest:
                 """Ask for confirmation of a drop, then wait for an event."""
                 if self.confirm:
                     self.confirm(dropped)
-                first.wait(patience=self.duration)
+                first.wait()
 
             closing = Closing(PATIENCE, lambda: listener.remark(_CLOSING))
             try:

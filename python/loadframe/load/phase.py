@@ -214,6 +214,8 @@ class Progress:
     response_p99: float | None
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     operations: Mapping[str, Requests] = field(default_factory=dict)
+    in_flight: int = 0  #: requests in flight at the end of the last second
+    oldest_in_flight: float | None = None  #: time since the oldest of these was due; None without any
 
 
 #: Returns the measures of a phase: totals since it began and the values of its last second; also after its end. Each
@@ -224,8 +226,8 @@ OpenMeasures = Callable[[], ReadMeasures]
 
 
 def _progress(state: dict[str, Any]) -> Progress:
-    """Convert the engine's progress of a phase to `Progress`; times of 0 (no answer) become None."""
-    times = {name: state[name] or None for name in ("response_p50", "response_p99")}
+    """Convert the engine's progress of a phase to `Progress`; times of 0 (no request) become None."""
+    times = {name: state[name] or None for name in ("response_p50", "response_p99", "oldest_in_flight")}
     sources = {
         name: SourceProgress(**{entry.name: counts.get(entry.name) for entry in fields(SourceProgress)})
         for name, counts in state.get("sources", {}).items()
@@ -439,10 +441,10 @@ class FirstEvent:
         self._search = _ask(self._plan, lambda _: _engine.FirstEvent(json.dumps(source)))
 
     def wait(self, patience: float) -> None:
-        """Return once the source has an event; over TLS, once a connection begins a handshake.
+        """Return once the source has an event.
 
-        BadInput if the source ends without an event, none arrives within `patience` s, or the port cannot be opened.
-        Interruptible, as `_ask`; call `stop` then.
+        BadInput if the source ends without an event, none arrives within `patience` s, a file is damaged, or the port
+        cannot be opened. Interruptible, as `_ask`; call `stop` then.
         """
         try:
             _ask(self._plan, lambda _: self._search.wait(patience))

@@ -37,6 +37,11 @@ impl Search {
         })
     }
 
+    /// Returns whether a line is text: its end may be missing although it is an event.
+    pub fn reads_text(&self) -> bool {
+        self.reader.reads_text()
+    }
+
     /// Makes `check` fail from now on.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);

@@ -1,11 +1,18 @@
 //! Search for the first event of a source before its phase, which reads the searched bytes again.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::time::Duration;
+
+use memchr::memchr_iter;
 
 use super::ahead::{Ahead, Search};
 use super::{files, listen, stdin};
 use crate::plan::{PlanError, Source};
+use crate::workload::corpus::unpacked::is_packed;
+
+/// Total size up to which compressed files are read to their ends, because that takes about a second; bytes.
+const CHECKED: u64 = 16 << 20;
 
 /// The search for the first event of a source. Dropping it closes the port that no phase has taken over.
 #[derive(Debug)]
@@ -21,7 +28,7 @@ impl FirstEvent {
     }
 
     /// Blocks until the source has an event, or `stop` is called. Fails if it ends without one, if none arrives within
-    /// `patience`, and if the port cannot be opened. A generator always has one.
+    /// `patience`, if the port cannot be opened, and for damaged files. A generator always has one.
     pub fn wait(&self, patience: Duration) -> Result<(), PlanError> {
         match &self.plan.listen {
             Some(listen) => listen::hold(&self.search, listen, patience),
@@ -36,24 +43,43 @@ impl FirstEvent {
         self.search.stop();
     }
 
-    /// Fails unless a line of the files is an event. A damaged file counts up to the damage.
+    /// Fails unless a line of the files is an event, and for damage that it finds. Reads compressed files of up to
+    /// 16 MiB in all to their ends, and others up to the first event.
     fn search_files(&self) -> Result<(), PlanError> {
+        let packed = self.plan.files.iter().filter(|path| is_packed(path));
+        let bytes: u64 = packed.filter_map(|path| fs::metadata(path).ok()).map(|file| file.len()).sum();
+        let mut has_event = false;
         for path in &self.plan.files {
-            let Ok(mut file) = files::open(path) else { continue };
-            let mut ahead = Ahead::default();
-            let whole = loop {
-                self.search.check(0, &path.display().to_string())?;
-                match ahead.fill(|buffer| file.read(buffer)) {
-                    Ok(0) => break true,
-                    Ok(_) if ahead.has_event(&self.search, false) => return Ok(()),
-                    Ok(_) => ahead.forget(self.plan.longest_line),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => break false,
-                }
-            };
-            if ahead.has_event(&self.search, whole) {
-                return Ok(());
+            let to_end = is_packed(path) && bytes <= CHECKED;
+            if has_event && !to_end {
+                continue;
             }
+            let name = path.display().to_string();
+            let mut file = files::open(path).map_err(PlanError::new)?;
+            let (mut ahead, mut lines) = (Ahead::default(), 0);
+            loop {
+                self.search.check(0, &name)?;
+                let before = ahead.bytes.len();
+                match ahead.fill(|buffer| file.read(buffer)) {
+                    Ok(count) => {
+                        lines += memchr_iter(b'\n', &ahead.bytes[before..]).count() as u64;
+                        has_event = has_event || ahead.has_event(&self.search, count == 0);
+                        if count == 0 || (has_event && !to_end) {
+                            break;
+                        }
+                        if has_event {
+                            ahead.bytes.clear();
+                        } else {
+                            ahead.forget(self.plan.longest_line);
+                        }
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(PlanError::new(files::damage(name, lines, &error))),
+                }
+            }
+        }
+        if has_event {
+            return Ok(());
         }
         Err(self
             .search

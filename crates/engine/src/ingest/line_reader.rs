@@ -81,6 +81,14 @@ impl<'a> LineReader<'a> {
         Self { source, from, buffer: Vec::new(), too_long: None, first: true, acks: None }
     }
 
+    /// Returns the number of complete lines of a file so far; 0 for a sender.
+    pub fn line(&self) -> u64 {
+        match self.from {
+            From::File(_, line) => line,
+            From::Sender(_) => 0,
+        }
+    }
+
     /// Returns the buffer to append to, with at least 64 KiB of spare capacity.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.buffer.reserve(READING);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
 use super::Source;
 use super::acks::Acks;
@@ -39,13 +39,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Poll interval while waiting for the first line.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// First bytes of a TLS handshake: content type and major version (RFC 8446, section 5.1).
-const HANDSHAKE: &[u8] = &[22, 3];
-
-/// A connection, and the bytes that were read from it before the phase.
+/// A connection, and what was read from it before the phase.
 #[derive(Debug)]
 struct Connection {
     stream: std::net::TcpStream,
+    /// Its TLS session, if the handshake began before the phase.
+    session: Option<Box<ServerConnection>>,
+    /// The bytes read before the phase, decrypted.
     ahead: Ahead,
 }
 
@@ -56,21 +56,31 @@ type Opened = (TcpListener, Vec<Connection>);
 static HELD: Mutex<BTreeMap<String, Opened>> = Mutex::new(BTreeMap::new());
 
 /// Opens a port and blocks until a connection has an event. The next phase with that address takes over the port and
-/// its connections, with the bytes read from them. Over TLS, a handshake that begins stands for an event. Fails if the
-/// port cannot be opened, or without an event within `patience` or in the bytes that the source's buffer holds.
+/// its connections, with the bytes read from them. A connection whose TLS handshake fails is closed. Fails if the port
+/// cannot be opened, or without an event within `patience` or in the bytes that the source's buffer holds.
 pub fn hold(search: &Search, listen: &Listen, patience: Duration) -> Result<(), PlanError> {
     let mut port = Port::open(listen, 0)?;
     let end = Instant::now() + patience;
-    let encrypted = port.tls.is_some();
-    let begins = |early: &mut Connection| if encrypted { early.begins_handshake() } else { early.has_event(search) };
+    let (mut has_event, mut failure) = (false, None);
     loop {
         port.accept_early();
-        if port.early.iter_mut().any(begins) {
+        let tls = port.tls.as_ref();
+        port.early.retain_mut(|early| match early.has_event(search, tls) {
+            Ok(event) => {
+                has_event |= event;
+                true
+            }
+            Err(error) => {
+                failure = Some(error);
+                false
+            }
+        });
+        if has_event {
             break;
         }
         search.check(port.early.iter().map(|early| early.ahead.bytes.len()).sum(), &port.address.to_string())?;
         if Instant::now() >= end {
-            return Err(port.no_event(patience));
+            return Err(port.no_event(patience, failure));
         }
         std::thread::sleep(FIRST);
     }
@@ -96,17 +106,52 @@ impl Connection {
         !self.ahead.bytes.is_empty() || self.stream.peek(&mut [0]).is_ok()
     }
 
-    /// Returns whether the first bytes to arrive begin a TLS handshake.
-    fn begins_handshake(&self) -> bool {
-        let mut bytes = [0; HANDSHAKE.len()];
-        matches!(self.stream.peek(&mut bytes), Ok(count) if bytes[..count] == *HANDSHAKE)
+    /// Reads up to 64 KiB, and returns whether an event has arrived. `tls`: the connection is encrypted. Fails if its
+    /// TLS handshake or decryption fails.
+    fn has_event(&mut self, search: &Search, tls: Option<&TlsAcceptor>) -> io::Result<bool> {
+        let Self { stream, session, ahead } = self;
+        let count = match tls {
+            None => ahead.fill(|buffer| stream.read(buffer)),
+            Some(tls) => {
+                if session.is_none() {
+                    let opened = ServerConnection::new(tls.config().clone()).map_err(io::Error::other)?;
+                    *session = Some(Box::new(opened));
+                }
+                let session = session.as_mut().expect("it was opened above");
+                ahead.fill(|buffer| decrypt(session, stream, buffer))
+            }
+        };
+        match count {
+            // At the end of the connection, its last line is complete if it is an object.
+            Ok(count) => Ok(ahead.has_event(search, count == 0 && !search.reads_text())),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(error),
+            Err(_) => Ok(false),
+        }
     }
+}
 
-    /// Reads up to 64 KiB, and returns whether an event has arrived.
-    fn has_event(&mut self, search: &Search) -> bool {
-        let stream = &mut self.stream;
-        // At the end of the connection, its last line is complete.
-        self.ahead.fill(|buffer| stream.read(buffer)).is_ok_and(|count| self.ahead.has_event(search, count == 0))
+/// Reads decrypted bytes, after the rest of the TLS handshake; returns 0 at the end of the connection. Fails with
+/// `InvalidData` if the handshake or the decryption fails, and with `WouldBlock` while no bytes have arrived.
+fn decrypt(session: &mut ServerConnection, stream: &mut std::net::TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        while session.wants_write() {
+            match session.write_tls(stream) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                written => written.map(drop)?,
+            }
+        }
+        match session.reader().read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // The sender left without closing the TLS session.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+            read => return read,
+        }
+        session.read_tls(stream)?;
+        session.process_new_packets().map_err(|error| {
+            // The sender learns the reason.
+            let _ = session.write_tls(stream);
+            io::Error::new(ErrorKind::InvalidData, error)
+        })?;
     }
 }
 
@@ -226,7 +271,7 @@ impl Port {
         // An accept error concerns one connection; later ones may succeed.
         while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
             if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
-                self.early.push(Connection { stream, ahead: Ahead::default() });
+                self.early.push(Connection { stream, session: None, ahead: Ahead::default() });
             }
         }
     }
@@ -238,13 +283,15 @@ impl Port {
         PlanError::new(format!("no line arrived at {address} within {seconds} s: {cause}"))
     }
 
-    /// Returns the error for a port at which no event arrived within `patience`.
-    fn no_event(&self, patience: Duration) -> PlanError {
-        if self.early.is_empty() {
-            return self.no_line(patience);
-        }
+    /// Returns the error for a port at which no event arrived within `patience`. `failure`: of the last TLS handshake
+    /// that failed.
+    fn no_event(&self, patience: Duration, failure: Option<io::Error>) -> PlanError {
+        let cause = match failure {
+            Some(error) => format!("the TLS handshake with a sender failed: {error}"),
+            None if self.early.is_empty() => return self.no_line(patience),
+            None => "senders connected, but none of their first lines is an event".to_owned(),
+        };
         let (address, seconds) = (self.address, patience.as_secs_f64());
-        let cause = "senders connected, but none of their first lines is an event";
         PlanError::new(format!("no event arrived at {address} within {seconds} s: {cause}"))
     }
 
@@ -339,7 +386,7 @@ async fn accept(
             Ok(stream) => match limit.clone().try_acquire_owned() {
                 Ok(permit) => {
                     source.counts.connections.fetch_add(1, Ordering::Relaxed);
-                    let _ = sender.send((Connection { stream, ahead: Ahead::default() }, permit));
+                    let _ = sender.send((Connection { stream, session: None, ahead: Ahead::default() }, permit));
                 }
                 Err(_) => {
                     let most = source.plan.listen.as_ref().map_or(0, |listen| listen.connections);
@@ -371,18 +418,23 @@ async fn until_idle(source: &Source, idle: Duration) {
     }
 }
 
-/// Reads one connection to its end, after the TLS handshake if `tls` is given.
+/// Reads one connection to its end, after the rest of the TLS handshake if `tls` is given.
 /// A handshake that fails, or takes longer than the plan's limit, ends the connection with a warning.
 async fn serve(source: Arc<Source>, connection: Connection, tls: Option<TlsAcceptor>) {
-    let Connection { stream, ahead } = connection;
+    let Connection { stream, session, ahead } = connection;
     let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     match tls {
         None => lines(&source, stream, from, &ahead.bytes).await,
         Some(tls) => {
             let patience = source.plan.listen.as_ref().map_or(Duration::ZERO, |listen| listen.handshake);
+            let go_on = |new: &mut ServerConnection| {
+                if let Some(session) = session {
+                    *new = *session;
+                }
+            };
             let accepted = tokio::select! {
-                accepted = tls.accept(stream) => accepted,
+                accepted = tls.accept_with(stream, go_on) => accepted,
                 () = source.queue.closed() => return,
                 () = tokio::time::sleep(patience) => {
                     return source.say(format!(

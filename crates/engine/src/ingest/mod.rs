@@ -87,6 +87,8 @@ pub struct Source {
     /// Already open if the load waits for the first line.
     port: Mutex<Option<Port>>,
     trouble: Mutex<Vec<String>>,
+    /// Problems because of which a part of the input was not read.
+    damage: Mutex<Vec<String>>,
     warned: OnceLock<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -181,6 +183,7 @@ impl Source {
             address: OnceLock::new(),
             port: Mutex::default(),
             trouble: Mutex::default(),
+            damage: Mutex::default(),
             warned: OnceLock::new(),
             threads: Mutex::default(),
         };
@@ -283,10 +286,13 @@ impl Source {
 
     /// Records a warning for the source's statistics, once; keeps at most 20 different ones.
     fn say(&self, words: String) {
-        let mut trouble = self.trouble.lock().expect("no thread panics while it holds the lock");
-        if !trouble.contains(&words) && trouble.len() < 20 {
-            trouble.push(words);
-        }
+        keep(&self.trouble, words);
+    }
+
+    /// Records that a part of the input cannot be read, as a warning, too; keeps at most 20 different ones.
+    fn say_damage(&self, words: String) {
+        keep(&self.damage, words.clone());
+        self.say(words);
     }
 
     /// Parses the content of a line; `None` if a transformation drops the event. Appends a transformed line to `out`:
@@ -381,6 +387,14 @@ impl Source {
         for (counter, count) in self.counts.kinds.iter().zip(kinds) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
+    }
+}
+
+/// Adds a message, unless it is there already or 20 are.
+fn keep(messages: &Mutex<Vec<String>>, words: String) {
+    let mut messages = messages.lock().expect("no thread panics while it holds the lock");
+    if !messages.contains(&words) && messages.len() < 20 {
+        messages.push(words);
     }
 }
 

@@ -50,7 +50,7 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
 }
 
 /// Queues the events of a generator, or of the files of a replay, until the end or until the queue closes. An
-/// unreadable file becomes a warning. Fails if the generator cannot be created.
+/// unreadable file is recorded as damage. Fails if the generator cannot be created.
 fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {
@@ -77,11 +77,9 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
             let mut clock = Clock { first: None, last: Duration::ZERO, speed: replay.speed };
             for path in &source.plan.files {
                 let name = path.display().to_string();
-                let read = files::open(path).and_then(|file| {
-                    file_of(pace, file, &name, &mut clock).map_err(|e| format!("{name}: not read to its end: {e}"))
-                });
+                let read = files::open(path).and_then(|file| file_of(pace, file, &name, &mut clock));
                 if let Err(words) = read {
-                    source.say(words);
+                    source.say_damage(words);
                 }
                 if source.queue.is_closed() {
                     return Ok(());
@@ -96,7 +94,7 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
 /// Queues this rank's events of a file when they are due by `clock`; dead letters and dropped events are counted.
 /// `name`: the file's name in dead letters. Returns early if the queue closes; fails if the file cannot be read, after
 /// the line that the error cuts off.
-fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> std::io::Result<()> {
+fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> Result<(), String> {
     let source = pace.source;
     let longest = source.plan.longest_line;
     // Room for a byte order mark and a line end.
@@ -127,7 +125,7 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
             }
         };
         if let LineEnd::Cut(error) = end {
-            return Err(error);
+            return Err(files::damage(name, number - 1, &error));
         }
         if !open {
             break;

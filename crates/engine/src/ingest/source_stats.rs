@@ -54,6 +54,8 @@ pub struct SourceStats {
     pub looked_for: Option<ProbeCounts>,
     /// Errors and warnings.
     pub trouble: Vec<String>,
+    /// Those because of which a part of the input was not read.
+    pub damage: Vec<String>,
 }
 
 /// Progress of a generator or replay at its end, in seconds after the phase's start.
@@ -108,6 +110,9 @@ impl SourceStats {
             (mine, theirs) => mine.or(theirs),
         };
         self.trouble.extend(other.trouble);
+        // Ranks that share a file all read it.
+        let known = self.damage.clone();
+        self.damage.extend(other.damage.into_iter().filter(|words| !known.contains(words)));
     }
 
     /// Returns the number of dead letters of all reasons.
@@ -145,6 +150,7 @@ impl Source {
             reader_cpu: self.cpu.cpu(),
             looked_for: self.probes.as_ref().map(Probes::counts),
             trouble: self.trouble.lock().expect("no thread panics while it holds the lock").clone(),
+            damage: self.damage.lock().expect("no thread panics while it holds the lock").clone(),
         };
         (self.name.clone(), stats)
     }

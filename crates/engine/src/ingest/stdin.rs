@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Source;
 use super::ahead::{Ahead, Search};
 use super::line_reader::{From, LineReader};
+use super::{Source, files};
 use crate::plan::PlanError;
 
 /// Interval at which an idle reader checks whether the source was closed.
@@ -52,7 +52,7 @@ pub fn hold(search: &Search, patience: Duration) -> Result<(), PlanError> {
 }
 
 /// Queues the lines of standard input until it ends, the queue closes, or no line arrives for the plan's idle time.
-/// Blocks. Fails if standard input cannot be read.
+/// Blocks. A failed read is recorded as damage. Fails if standard input cannot be polled.
 pub fn read(source: &Source) -> Result<(), String> {
     let say = |error: io::Error| format!("{NAME}: {error}");
     let stdin = io::stdin();
@@ -93,8 +93,10 @@ pub fn read(source: &Source) -> Result<(), String> {
             // A signal arrived, or another process took the bytes.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
             Err(error) => {
+                let line = line_reader.line();
                 line_reader.end(false);
-                return Err(say(error.into()));
+                source.say_damage(files::damage(NAME, line, &error.into()));
+                return Ok(());
             }
         };
         line_reader.arrived(count);

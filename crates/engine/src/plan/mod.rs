@@ -443,7 +443,7 @@ pub struct Condition {
     pub metric: Metric,
     /// The bound; met when the metric is above it.
     pub above: f64,
-    /// For this many consecutive seconds.
+    /// For this many consecutive seconds; those without a figure are skipped.
     #[serde(default = "one")]
     pub seconds: u64,
 }

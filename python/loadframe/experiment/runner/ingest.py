@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.executions import IngestPace
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, GeneratorFailed
+from loadframe.base.units import counted, format_count
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
 from loadframe.experiment.runner.listener import Listener
-from loadframe.load import FirstEvent
+from loadframe.load import FirstEvent, Outcome
 from loadframe.record.schema.figures import MISSING_LABELS, Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
@@ -96,18 +97,18 @@ class FirstEvents:
         self._phases, self._listener = list(phases), listener
         self._searches: list[FirstEvent] = []
 
-    def wait(self, *, waiting: bool = False, patience: float | None = None) -> None:
+    def wait(self) -> None:
         """Return once each source has an event. BadInput if one ends, or its time is over, without an event.
 
-        With `waiting`, ports without `wait` and `idle` are left out, as they may get their events later. `patience` is
-        the time for a source without `wait` and `idle`, s; None for no limit.
+        The time of a source is its `wait`, or else the shorter one of its `idle` and its phase; without these it has no
+        limit.
         """
         addresses = set()
         for phase in self._phases:
             for name, source in phase.sources.items():
                 if "listen" in source:
                     address = source["listen"]["address"]
-                    if address in addresses or (waiting and not {"wait", "idle"} & source.keys()):
+                    if address in addresses:
                         continue
                     _require_fixed_port(name, address)
                     addresses.add(address)
@@ -116,14 +117,32 @@ class FirstEvents:
                     self._listener.step(f"looking for an event of {name}")
                 search = FirstEvent(phase.name, source)
                 self._searches.append(search)
-                limit = source.get("wait") or source.get("idle") or patience
-                search.wait(_NO_LIMIT if limit is None else limit)
+                search.wait(source.get("wait") or min(source.get("idle", _NO_LIMIT), _longest(phase)))
 
     def close(self) -> None:
         """Close the ports that no phase has taken over."""
         for search in self._searches:
             search.stop()
         self._searches.clear()
+
+
+def _longest(phase: ResolvedPhase) -> float:
+    """Return the longest time that the load of a phase lasts, s; `_NO_LIMIT` if its end is not a time."""
+    return _NO_LIMIT if phase.duration is None else phase.longest_warmup + phase.duration
+
+
+def damage_error(phase: ResolvedPhase, outcome: Outcome) -> GeneratorFailed | None:
+    """Return the error of a phase whose input was not read to its end, with the number of stored events; else None."""
+    sources = outcome.get("sources", {}).values()
+    damage = [words for source in sources for words in source["damage"]]
+    if not damage:
+        return None
+    accepted, stored = (sum(source[key] for source in sources) for key in ("accepted", "indexed"))
+    return GeneratorFailed(
+        f"phase {phase.name}: {'; '.join(damage)}; {format_count(stored)} of {counted(accepted, 'accepted event')}"
+        " stored",
+        remedy="replace the damaged input, and ingest it again: repeated events are stored once",
+    )
 
 
 def _require_fixed_port(name: str, address: str) -> None:

@@ -35,6 +35,7 @@ from loadframe.experiment.runner.document_counts import (
     written_content,
 )
 from loadframe.experiment.runner.ingest import (
+    damage_error,
     with_dead_letter_files,
     with_dead_letter_names,
     with_limits,
@@ -190,7 +191,7 @@ class Session:
                 self.listener.remark(
                     f"skipped {counted(aside['lines'], 'line')} of {aside['corpus']} without a document; see {kept}"
                 )
-            if missing := self._preparation_error(phase, outcome):
+            if missing := damage_error(phase, outcome) or self._preparation_error(phase, outcome):
                 raise missing
             for difference in self._differences(phase, outcome, folder):
                 raise _incomplete_error(difference, phase)
@@ -352,8 +353,9 @@ class Session:
             events.ended(outcome)
             extra["sources"] = with_limits(with_dead_letter_names(outcome, writer.folder), phase.sources)
             outcomes.append(outcome | {"prepares": phase.prepares or phase.finishes, **extra})
-            if failure or outcome["interrupted"]:
-                return failure
+            failed = failure or damage_error(phase, outcome)
+            if failed or outcome["interrupted"]:
+                return failed
             missing = self._preparation_error(phase, outcome) if phase.prepares or phase.finishes else None
             if missing and not phase.finishes:
                 return missing

@@ -14,15 +14,24 @@ steps while clients arrive.
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 from loadframe.analyze.rates import RateName
 from loadframe.base import special
-from loadframe.base.units import format_count, format_duration, format_limit, format_rare, format_share, share_beside
+from loadframe.base.units import (
+    counted,
+    format_count,
+    format_duration,
+    format_limit,
+    format_rare,
+    format_share,
+    share_beside,
+)
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress, Requests
 
@@ -35,8 +44,10 @@ class SecondMetrics:
     throughput: float  #: 1/s, in the unit of the objective
     errors: float  #: failed requests/s
     response_p99: float | None  #: s, or None without answers
-    failing: str = ""  #: the operation with the largest share of failures; empty without a failure
-    error_share: float = 0.0  #: its share of failures
+    #: Share of failures of each operation with finished or dropped requests.
+    error_shares: Mapping[str, float] = field(default_factory=dict)
+    in_flight: int = 0  #: requests in flight at its end
+    waited: float | None = None  #: time since the oldest of these was due, s; None without any
 
 
 class LiveMetrics:
@@ -56,8 +67,8 @@ class LiveMetrics:
     def progress(self, progress: Progress) -> None:
         """Add the figures of the last second; calls without a new second are ignored.
 
-        If seconds were missed, their totals are spread evenly over them. Their p99 is unknown: the better one of the
-        seconds before and after.
+        If seconds were missed, their totals are spread evenly over them. Their p99 and their requests in flight are
+        unknown: the better ones of the seconds before and after, None if one of these has none.
         """
         with self._lock:
             before, elapsed = self._last, progress.seconds - self._last.seconds
@@ -67,13 +78,20 @@ class LiveMetrics:
             errors = (progress.errors - before.errors) / elapsed
             successes = progress.requests - progress.errors - (before.requests - before.errors)
             missed = _share(successes - progress.throughput, elapsed - 1)
-            last, counted = self._counted(progress, before, missed, elapsed)
-            around = [p99 for p99 in (before.response_p99, progress.response_p99) if p99 is not None]
-            failing = _most_failing(progress, before)
-            self._seconds += [SecondMetrics(missed, counted, errors, min(around, default=None), *failing)] * (
-                elapsed - 1
+            last, between_rate = self._counted(progress, before, missed, elapsed)
+            shares, waited = _error_shares(progress, before), progress.oldest_in_flight
+            between = SecondMetrics(
+                missed,
+                between_rate,
+                errors,
+                _better(before.response_p99, progress.response_p99),
+                shares,
+                min(before.in_flight, progress.in_flight),
+                _better(before.oldest_in_flight, waited),
             )
-            self._seconds.append(SecondMetrics(progress.throughput, last, errors, progress.response_p99, *failing))
+            self._seconds += [between] * (elapsed - 1)
+            p99, in_flight = progress.response_p99, progress.in_flight
+            self._seconds.append(SecondMetrics(progress.throughput, last, errors, p99, shares, in_flight, waited))
 
     def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
         """Return the throughput of the last second and of each missed second, in the unit of the analysis.
@@ -119,15 +137,19 @@ class LiveMetrics:
         return sum(shares) / len(shares) if shares else None
 
 
-def _most_failing(progress: Progress, before: Progress) -> tuple[str, float]:
-    """Return the operation with the largest share of failures since `before`, and its share; "" and 0 without any."""
-    worst = ("", 0.0)
+def _error_shares(progress: Progress, before: Progress) -> dict[str, float]:
+    """Return the share of failures of each operation with finished or dropped requests since `before`."""
+    shares = {}
     for name, now in progress.operations.items():
         known = before.operations.get(name, Requests(0, 0))
-        share = (now.failed - known.failed) / max(now.due - known.due, 1)
-        if share > worst[1]:
-            worst = (name, share)
-    return worst
+        if due := now.due - known.due:
+            shares[name] = (now.failed - known.failed) / due
+    return shares
+
+
+def _better(one: float | None, other: float | None) -> float | None:
+    """Return the shorter of two times; None if one is None."""
+    return None if one is None or other is None else min(one, other)
 
 
 def _share(total: float, seconds: int) -> float:
@@ -273,7 +295,10 @@ class Overloaded(Trigger):
 
 @dataclass(frozen=True)
 class SloBroken(Trigger):
-    """Fires when the objective has been broken for `lasting` consecutive seconds."""
+    """Fires when the objective has been broken for `lasting` consecutive seconds, by one operation or by any.
+
+    Seconds that show nothing are skipped. For one operation, only its failures count.
+    """
 
     slo: Objective
     lasting: float
@@ -285,21 +310,65 @@ class SloBroken(Trigger):
 
     def fires(self, moment: RunState) -> str | None:
         """Return p99 and failures of the last second in words if the objective is broken throughout, else None."""
-        last = moment.metrics.seconds()[moment.since :][-math.ceil(self.lasting) :]
-        if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
+        seconds, needed = moment.metrics.seconds()[moment.since :], math.ceil(self.lasting)
+        if not seconds or not _breaks(seconds[-1], self.slo):
             return None
-        p99, failing, share = last[-1].response_p99, last[-1].failing, last[-1].error_share
-        times = "no answers" if p99 is None else f"p99 {format_duration(p99)}"
-        return f"{times}, {format_rare(share)} of {failing} failed" if failing else times
+        broken = _throughout((_breaks(second, self.slo) for second in reversed(seconds)), needed)
+        # An operation may have requests less often than the others.
+        operations = [name for name in seconds[-1].error_shares if _fails(seconds[-1], self.slo, name)]
+        if not broken and not any(
+            _throughout((_fails(second, self.slo, name) for second in reversed(seconds)), needed) for name in operations
+        ):
+            return None
+        return _state_text(seconds[-1])
 
 
-def _breaks(second: SecondMetrics, slo: Objective) -> bool:
-    """Return whether a second breaks the objective: its p99, or an operation by its failures.
+def _throughout(verdicts: Iterable[bool | None], needed: int) -> bool:
+    """Return whether the first `needed` verdicts other than None are all true; False if there are fewer."""
+    known = list(islice((verdict for verdict in verdicts if verdict is not None), needed))
+    return len(known) == needed and all(known)
 
-    For p99, a second without answers does.
+
+def _state_text(second: SecondMetrics) -> str:
+    """Return p99 and the failures of the worst operation in words; without answers, the requests in flight."""
+    if second.response_p99 is not None:
+        times = f"p99 {format_duration(second.response_p99)}"
+    elif second.waited is not None:
+        times = (
+            f"no answers, {counted(second.in_flight, 'request')} in flight for up to {format_duration(second.waited)}"
+        )
+    else:
+        times = "no answers"
+    failing = max(second.error_shares, key=second.error_shares.__getitem__, default="")
+    share = second.error_shares.get(failing, 0.0)
+    return f"{times}, {format_rare(share)} of {failing} failed" if share else times
+
+
+def _breaks(second: SecondMetrics, slo: Objective) -> bool | None:
+    """Return whether a second breaks the objective: its p99, or an operation by its failures. None if it is unknown."""
+    parts = [] if slo.p99 is None else [_is_late(second, slo.p99)]
+    if slo.errors is not None:
+        failing = [_fails(second, slo, name) for name in second.error_shares]
+        parts.append(any(failing) if failing else None)
+    return True if True in parts else None if None in parts else False
+
+
+def _fails(second: SecondMetrics, slo: Objective, operation: str) -> bool | None:
+    """Return whether an operation's failures break the objective in a second. None without a request or a limit."""
+    share = second.error_shares.get(operation)
+    return None if share is None or slo.errors is None else share > slo.errors
+
+
+def _is_late(second: SecondMetrics, limit: float) -> bool | None:
+    """Return whether p99 exceeds `limit`, s, in a second.
+
+    Without a success, failures or a request that has waited longer do. None otherwise: a shorter wait shows nothing,
+    because its request may still be late.
     """
-    late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
-    return late or (slo.errors is not None and second.error_share > slo.errors)
+    if second.response_p99 is not None:
+        return second.response_p99 > limit
+    failed = second.errors > 0 and second.successes == 0
+    return failed or (second.waited is not None and second.waited > limit) or None
 
 
 @dataclass(frozen=True)

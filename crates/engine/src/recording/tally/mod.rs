@@ -28,6 +28,10 @@ pub struct Progress {
     pub documents_throughput: u64,
     /// 50th and 99th percentile of the last second's response times, nanoseconds.
     pub response: (u64, u64),
+    /// Requests in flight at the end of the last second.
+    pub in_flight: u64,
+    /// Age of the oldest of these requests, since it was scheduled; 0 without any.
+    pub oldest_in_flight: Duration,
     /// Requests of each operation so far, by name, over all streams.
     pub operations: BTreeMap<String, Requests>,
     /// Statistics of the sources, by name.
@@ -116,8 +120,9 @@ impl Tally {
     pub fn second(&mut self, sum: &Interval) {
         let mut shown = Progress { seconds: sum.second + 1, ..shown(&self.progress) };
         (shown.throughput, shown.documents_throughput) = (0, 0);
+        (shown.in_flight, shown.oldest_in_flight) = (0, Duration::ZERO);
         clear(&mut self.response);
-        let (mut dropped, mut oldest) = (0, 0.0_f64);
+        let mut dropped = 0;
         let before = (shown.requests, shown.errors);
         for (slot, measured, cell) in sum.used_cells() {
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
@@ -133,7 +138,8 @@ impl Tally {
             shown.errors += requests - successes;
             shown.documents += cell.counts.documents;
             dropped += unsent;
-            oldest = oldest.max(cell.oldest_unanswered.as_secs_f64());
+            shown.in_flight += cell.unanswered;
+            shown.oldest_in_flight = shown.oldest_in_flight.max(cell.oldest_unanswered);
             shown.throughput += cell.counts.successes;
             shown.documents_throughput += cell.counts.documents;
             self.response.add(&cell.response).expect("layouts are equal");
@@ -142,27 +148,31 @@ impl Tally {
             message.clone().add_to(&mut self.totals.messages, MESSAGES);
         }
         let requests = shown.requests - before.0;
-        let errors = if requests > 0 { (shown.errors - before.1) as f64 / requests as f64 } else { 0.0 };
+        let errors = (requests > 0).then(|| (shown.errors - before.1) as f64 / requests as f64);
+        let oldest = shown.oldest_in_flight.as_secs_f64();
         let decided = if self.deadlines.is_empty() { None } else { self.decided(sum) };
         for watched in &mut self.conditions {
             let (condition, mut needed) = (&watched.condition, watched.condition.seconds);
+            // A second without a figure neither meets the condition nor resets it.
             let figure = match condition.metric {
                 Metric::ErrorShare => errors,
-                // In a second without an answer, the age of the oldest request is a lower bound of its
-                // response time.
-                Metric::ResponseP99 if self.response.is_empty() => oldest,
-                Metric::ResponseP99 => self.response.value_at_quantile(0.99) as f64 / 1e9,
-                Metric::Dropped => dropped as f64,
+                // In a second without an answer, the age of the oldest request is a lower bound of its response
+                // time: a short one shows nothing.
+                Metric::ResponseP99 if self.response.is_empty() => Some(oldest).filter(|age| *age > condition.above),
+                Metric::ResponseP99 => Some(self.response.value_at_quantile(0.99) as f64 / 1e9),
+                Metric::Dropped => (requests + dropped > 0).then_some(dropped as f64),
                 Metric::MissedShare => {
                     // The share covers the last seconds together.
                     needed = 1;
                     let deadline = Duration::from_secs(condition.seconds);
                     let index = self.deadlines.iter().position(|other| *other == deadline);
                     let counts = decided.as_ref().zip(index).map(|(decided, index)| decided[index]);
-                    counts.map_or(0.0, |counts| watched.missed_share(counts))
+                    Some(counts.map_or(0.0, |counts| watched.missed_share(counts)))
                 }
             };
-            watched.met = if figure > watched.condition.above { watched.met + 1 } else { 0 };
+            if let Some(figure) = figure {
+                watched.met = if figure > watched.condition.above { watched.met + 1 } else { 0 };
+            }
             if watched.met >= needed {
                 self.totals.stopped_by.get_or_insert_with(|| watched.condition.clone());
             }
@@ -198,7 +208,7 @@ impl Tally {
 /// A condition of the plan, and the seconds in which it was met.
 struct Watched {
     condition: Condition,
-    /// Consecutive seconds up to the last.
+    /// Consecutive seconds with a figure, up to the last.
     met: u64,
     /// Requests of the last seconds of the window, for a share of missed requests.
     recent: VecDeque<DeadlineCounts>,

@@ -31,6 +31,8 @@ enum Store {
     HalfStalled,
     /// After 5 ms, every tenth with an error.
     Failing,
+    /// After 5 ms, with an error.
+    Broken,
 }
 
 /// An open loop against a store.
@@ -42,6 +44,7 @@ struct Load {
     max_in_flight: usize,
     warmup: u64,
     lasts: u64,
+    metric: &'static str,
     above: f64,
     store: Store,
 }
@@ -60,7 +63,8 @@ impl Load {
     /// Creates a load of 60 s with this rate and store, and a condition on 5 % missed requests.
     fn new(rate: impl Into<Value>, store: Store) -> Self {
         let rate = rate.into();
-        Self { seed: 1, rate, steps: 1, max_in_flight: 20_000, warmup: 0, lasts: 60, above: 0.05, store }
+        let (max_in_flight, metric) = (20_000, "missed_share");
+        Self { seed: 1, rate, steps: 1, max_in_flight, warmup: 0, lasts: 60, metric, above: 0.05, store }
     }
 
     /// Returns the second whose end stopped the phase; `None` if it was not stopped. The condition covers
@@ -99,7 +103,10 @@ impl Load {
                 Event::Step(client, step) => due = (!is_over).then_some((client, step)),
                 Event::Answer(client, step, scheduled) => {
                     requests += 1;
-                    let fails = matches!(self.store, Store::Failing) && requests % 10 == 0;
+                    let fails = match self.store {
+                        Store::Failing => requests % 10 == 0,
+                        store => matches!(store, Store::Broken),
+                    };
                     let outcome = if fails { Err(Failure::new(ErrorClass::Server, "busy")) } else { Ok(()) };
                     let scheduled = start + scheduled;
                     let times = Times { scheduled, started: scheduled, ends: None, client: client as u64, trace: None };
@@ -142,11 +149,11 @@ impl Load {
                 Some(*free)
             }
             Store::HalfStalled if draw.unit(0) < 0.5 => None,
-            Store::HalfStalled | Store::Failing => Some(now + Duration::from_millis(5)),
+            Store::HalfStalled | Store::Failing | Store::Broken => Some(now + Duration::from_millis(5)),
         }
     }
 
-    /// Returns the plan of the load, with the condition on missed requests.
+    /// Returns the plan of the load, with the condition.
     fn plan(&self) -> Plan {
         let steps = if self.steps > 1 { self.steps } else { 0 };
         let journey: Vec<Value> = (0..steps).map(|_| json!({"operation": "a"})).collect();
@@ -159,7 +166,7 @@ impl Load {
         serde_json::from_value(json!({
             "seed": 1, "phase": "load", "warmup": self.warmup, "target": {"driver": "none", "hosts": []},
             "operations": {"a": {}}, "streams": [stream],
-            "stop_when": [{"metric": "missed_share", "above": self.above, "seconds": 10}],
+            "stop_when": [{"metric": self.metric, "above": self.above, "seconds": 10}],
         }))
         .unwrap()
     }
@@ -258,6 +265,45 @@ fn failed_and_unanswered_requests_are_missed() {
     // Deadlines pass from the tenth second on.
     assert!(stalled(0.4).is_some_and(|at| (10..25).contains(&at)), "{:?}", stalled(0.4));
     assert_eq!(stalled(0.6), None);
+}
+
+/// In most seconds nothing is in flight. They neither meet a condition nor reset it.
+#[test]
+fn idle_seconds_at_a_low_rate_say_nothing() {
+    let stopped = |metric, above, store| {
+        let load = Load { metric, above, lasts: 900, max_in_flight: 2, ..Load::new(0.1, store) };
+        load.stopped_at()
+    };
+    let (quick, slow) = (Store::Constant(seconds(0.005)), Store::Constant(seconds(2.5)));
+    // Each request meets the condition for one or two seconds.
+    for (metric, above, store) in [("error_share", 0.5, Store::Broken), ("response_p99", 2.0, slow)] {
+        let at = stopped(metric, above, store);
+        assert!(at.is_some_and(|at| (20..300).contains(&at)), "{metric}: {at:?}");
+    }
+    // Two requests are never answered, and the others are dropped.
+    let never = Store::Constant(seconds(1e6));
+    assert!(stopped("dropped", 0.0, never).is_some_and(|at| (40..400).contains(&at)));
+    assert!(stopped("response_p99", 2.0, never).is_some_and(|at| at < 60));
+    for metric in ["error_share", "response_p99", "dropped"] {
+        assert_eq!(stopped(metric, 0.5, quick), None, "{metric}");
+    }
+    assert_eq!(stopped("error_share", 0.5, Store::Failing), None, "a success in between");
+}
+
+#[test]
+fn progress_has_the_requests_in_flight_and_the_age_of_the_oldest() {
+    let (slots, progress) = (vec![slot("s"), Slot { part: Some("page"), ..slot("s") }], Shown::default());
+    let mut tally = Tally::new(&Load::new(1, Store::Failing).plan(), slots, progress.clone());
+    for (waiting, age) in [(3, 1.5), (0, 0.0)] {
+        let mut interval = Interval::new(0, 2);
+        for (slot, measured) in [(0, false), (0, true), (1, true)] {
+            let cell = interval.cell(slot, measured);
+            (cell.unanswered, cell.oldest_unanswered) = (waiting, seconds(if measured { age } else { age / 2.0 }));
+        }
+        tally.second(&interval);
+        let progress = shown(&progress);
+        assert_eq!((progress.in_flight, progress.oldest_in_flight), (2 * waiting, seconds(age)));
+    }
 }
 
 #[test]

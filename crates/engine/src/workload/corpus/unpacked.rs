@@ -140,6 +140,11 @@ fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<B
     })
 }
 
+/// Returns whether the extension of `path` names a compression that [`stream`] decompresses.
+pub fn is_packed(path: &Path) -> bool {
+    Format::of(path).is_some()
+}
+
 /// Returns a reader of a file's decompressed bytes, according to the extension of `path`; other extensions return the
 /// bytes as they are.
 pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn Read>> {
