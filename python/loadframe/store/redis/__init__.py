@@ -345,8 +345,8 @@ class Redis(Store):
         if policy.lower().startswith("allkeys-") and re.match("0*[1-9]", str(values.get("maxmemory", 0))):
             raise BadInput(
                 f"maxmemory-policy {policy} can evict the index of a collection, and its definition",
-                remedy="define the collection without index: true (ycsb: redis_index=false), or use the policy noeviction"
-                " or volatile-*",
+                remedy="define the collection without index: true (ycsb: redis_index=false), or use the policy"
+                " noeviction or volatile-*",
             )
 
     def _every(self, addresses: Sequence[str]) -> list[Client]:
