@@ -130,7 +130,7 @@ def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state)
     done = slurm.run(*words, SLURM_JOB_ID=job, LOADFRAME_STATE=str(state))
     assert done.returncode == 2, done.stderr
     assert "the machines have slots for only 3 nodes" in done.stderr
-    assert list((state / "results" / "runs").iterdir()) == []
+    assert not (state / "results").exists()
     with pytest.raises(BadInput, match="machine n9 is not part of Slurm job"):
         Cluster.start(spec(machines=("n1", "n9")))
     assert not (state / "passing").exists() or not list((state / "passing").iterdir())

@@ -76,6 +76,8 @@ def test_runs_that_exceed_the_expected_time_are_interrupted():
     assert not interrupts.pending()
     # Another job of the same length would end in the same way.
     assert (refusal.value.exit_status, "request more time" in str(refusal.value)) == (1, True)
+    # A repeated SIGTERM has no effect on the same command.
+    interrupts.listen()
     deadline = ending_in(0.2)
     deadline.run_recorded()
     with pytest.raises(OutOfTime) as refusal, deadline.watched():

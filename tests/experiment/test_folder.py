@@ -145,7 +145,7 @@ def test_a_folder_is_checked_without_being_changed(folder):
     with_a_run(folder)
     before = sorted(folder.rglob("*"))
     recorded.require_fitting(DESCRIPTION)
-    with pytest.raises(BadInput, match="a different duration"):
+    with pytest.raises(BadInput, match="other values of `duration`"):
         recorded.require_fitting(DESCRIPTION | {"duration": 6.0})
     assert sorted(folder.rglob("*")) == before
 
