@@ -1,5 +1,6 @@
 """Interrupts: none is lost, and none breaks an atomic section."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -166,6 +167,15 @@ def test_a_request_to_end_is_an_interrupt_and_repeating_it_changes_nothing(liste
     assert interrupts.hung_up() == (number == signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt), interrupts.deferred():
         interrupt()
+
+
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_only_a_hangup_is_no_normal_end(listening, number):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    with pytest.raises(KeyboardInterrupt) if number == signal.SIGHUP else contextlib.nullcontext():
+        interrupts.finish()
+    assert not interrupts.pending()
 
 
 def test_a_request_to_end_is_heard_again_after_the_call_that_it_ended(monkeypatch):

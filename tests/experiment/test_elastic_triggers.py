@@ -215,6 +215,21 @@ def test_an_operation_with_few_requests_breaks_an_objective_by_its_failures():
     assert fired(SloBroken(Objective(errors=0.1), 2.0), told) is None
 
 
+@pytest.mark.parametrize("slo", [Objective(errors=0.05), Objective(p99=0.1)])
+def test_failures_of_missed_seconds_break_no_more_seconds_than_there_are_failures(slo):
+    def told(before, failures, missed=4):
+        counts = [(1, before), (2 + missed, before + failures)]
+        return [Progress(second, failed, failed, 0, 0, 0, None, None, operations={"read": Requests(failed, failed)})
+                for second, failed in counts]  # fmt: skip
+
+    assert fired(SloBroken(slo, 2.0), told(0, 1)) is None
+    assert fired(SloBroken(slo, 3.0), told(1, 1)) is None
+    assert fired(SloBroken(slo, 2.0), told(1, 1)) == 6
+    assert fired(SloBroken(slo, 6.0), told(1, 5)) == 6
+    # The failures may have begun in the last of the missed seconds.
+    assert fired(SloBroken(slo, 2.0), told(0, 5)) is None
+
+
 def test_balanced_counts_from_the_end_of_the_change_before():
     after = Balanced(30.0)
     assert after.fires(moment(LiveMetrics(), now=100.0)) is None

@@ -43,6 +43,13 @@ def answer() -> None:
     _asked = False
 
 
+def finish() -> None:
+    """Clear the interrupt that normally ends a command, as Ctrl-C in a terminal; KeyboardInterrupt after SIGHUP."""
+    answer()
+    if hung_up():
+        raise KeyboardInterrupt
+
+
 def check() -> None:
     """Raise KeyboardInterrupt if an interrupt is pending, even if its exception was lost; it stays pending."""
     if _asked:

@@ -73,7 +73,7 @@ def explore(
             threading.Event().wait()
         except KeyboardInterrupt:
             # Ctrl-C is the normal end.
-            interrupts.answer()
+            interrupts.finish()
 
 
 def _source(context: typer.Context, run: Path | None) -> "Source":

@@ -90,7 +90,7 @@ def watch(
                 out.print(_screen(cluster, look))
     except KeyboardInterrupt:
         # Ctrl-C is the normal end.
-        interrupts.answer()
+        interrupts.finish()
 
 
 def _serve(name: str | None, page: tuple[str, int]) -> None:
@@ -113,7 +113,7 @@ def _serve(name: str | None, page: tuple[str, int]) -> None:
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            interrupts.answer()
+            interrupts.finish()
 
 
 def _polls(cluster: Cluster, limit: int | None) -> "Iterator[tuple[float, Look]]":

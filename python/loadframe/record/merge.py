@@ -146,7 +146,8 @@ class PhaseRecording:
 def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
     """Write the series.csv of each phase to `target` (series.parquet), with the columns `phase` and `time`.
 
-    A phase without the file adds no rows. LoadframeError if a file cannot be read.
+    `phase` is the name, `time` the start of the second in s since the run began. A phase without the file adds no rows.
+    LoadframeError if a file cannot be read.
     """
     with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
         for phase in phases:

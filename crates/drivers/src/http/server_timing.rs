@@ -79,7 +79,7 @@ fn time_of(told: &str, wanted: &str) -> Option<Duration> {
     })
 }
 
-/// Returns whether a name consists of letters, digits, `_` and `-`.
+/// Returns whether a name consists of ASCII letters, digits, `_` and `-`, at least one.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

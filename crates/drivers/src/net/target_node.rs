@@ -173,7 +173,8 @@ impl Host {
         Ok(name)
     }
 
-    /// Creates the host from the result of its lookup. Fails without an address.
+    /// Creates the host from the result of its lookup. `host` is the whole text, such as `name:port`, and `name` its
+    /// part before the port. Fails if the lookup failed or has no address.
     fn with(host: &str, name: &str, addresses: std::io::Result<Vec<SocketAddr>>) -> Result<Self, PlanError> {
         let addresses =
             addresses.map_err(|error| PlanError::new(format!("host \"{host}\" cannot be resolved: {error}")))?;

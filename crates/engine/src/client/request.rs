@@ -303,7 +303,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Returns the operation of request `k`: the iteration's turn in a permuted mix, step `step` of a journey or group,
-    /// or a draw by the weights of a mix.
+    /// or a draw by the weights of a mix. If the operations of a mix use different counters, only those with the counter
+    /// of the ticket are drawn. The same arguments always give the same operation.
     #[inline]
     pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, ticket: Iteration) -> &Choice<D> {
         let stream_plan = &self.phase.stream_plans[stream.index];

@@ -55,6 +55,10 @@ impl FirstEvent {
                 continue;
             }
             let name = path.display().to_string();
+            // The phase opens the path again, so it would miss the lines that the search takes from a pipe.
+            if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
+                return Err(PlanError::new(format!("{name} is a pipe or device: pass its lines on standard input")));
+            }
             let mut file = files::open(path).map_err(PlanError::new)?;
             let (mut ahead, mut lines) = (Ahead::default(), 0);
             loop {
@@ -110,6 +114,12 @@ mod tests {
     }
 
     const BID: &str = r#"{"type":"bid","id":"a","time":5}"#;
+
+    #[test]
+    fn a_path_that_cannot_be_read_twice_is_refused() {
+        let error = first(json!({"files": ["/dev/null"]})).wait(Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("pipe or device"), "{error}");
+    }
 
     #[test]
     fn files_are_searched_beyond_overlong_lines_and_a_replay_needs_its_time() {

@@ -320,10 +320,10 @@ _OF_THROUGHPUT, _OF_LATENCY = ("lost_work", "disturbance"), ("latency_debt",)
 
 
 def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
-    """Return the names of measures that sum over more seconds of the change than the control run has.
+    """Return the names of measures that the control run cannot match, as its interval is shorter than the change's.
 
-    A trigger on the load fires at another time in each run, so the same interval may be cut short in the control run.
-    Empty if it lacks at most 1 s. `during` are the seconds that the change disturbed, if known.
+    A trigger on the load fires at another time in each run. Empty if the control run lacks at most 1 s. Else sums and
+    extremes over the interval, and measures of the disturbed seconds `during` if any of these is after its end.
     """
     length = control.end - control.begin
     if change.end - change.begin - length <= 1.0:

@@ -146,7 +146,7 @@ class Observations:
 
     @property
     def pure_error(self) -> float:
-        """Sum of squared deviations of runs from their size's mean, in units of `scale`."""
+        """Sum over runs of ((run - mean of its size) / scale)^2; in squared throughput if `scale` is 1."""
         return float(sum(np.sum(((run - run.mean()) / s) ** 2) for run, s in zip(self.runs, self.scale, strict=True)))
 
     @property

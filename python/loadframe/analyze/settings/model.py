@@ -436,9 +436,10 @@ class _Stratum:
 def _strata(
     data: Data, parts: Sequence[Sequence[Term]], lenth: bool, variances: Sequence[_Stratum] = ()
 ) -> list[_Stratum]:
-    """Return the fit of the terms within blocks, or of two parts: of the first between clusters, and the other within.
+    """Return the fit of the terms: within blocks for one part; for two, [between clusters, within clusters].
 
-    `lenth` allows Lenth's method. `variances` are the strata of other runs whose variances to use.
+    `lenth` allows Lenth's method without degrees of freedom. `variances`, from `_variances` of other runs, replace the
+    residual variances.
     """
     blocks, plots = numbered(data.blocks), numbered(data.plots)
     within = data.columns(parts[-1])

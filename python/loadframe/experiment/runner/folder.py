@@ -327,9 +327,10 @@ class RunCount:
         return Design(most.seed, missing or tuple(pending))
 
     def position(self, run: PlannedRun) -> tuple[int, int]:
-        """Return the index (from 0) of an unrecorded run in the order of recording, and the number of known runs.
+        """Return the index (from 0) of the run that begins now, and the number of known runs, for progress messages.
 
-        With searches, return the index of the run's search in the order of the design, and the number of searches.
+        The index is the number of recorded runs. With searches, return the index of the run's search in the order of
+        the design, and the number of searches.
         """
         if self._experiment.kind.searches:
             searches = [self._search(first) for first in self._design.runs]

@@ -102,10 +102,11 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _seconds_of(
     stream: Mapping[str, Any], phase: Mapping[str, Any], warmup: float, rows: Sequence[Mapping[str, str]], seconds: int
 ) -> int:
-    """Return the length of a stream with its warm-up, s, from its entry in its phase of the manifest, and its rows.
+    """Return the length of a stream with its warm-up, s. `stream` and `phase` are their entries in the manifest.
 
-    `rows` come from `series.csv`, and `seconds` is the number of recorded seconds. Seconds without a request have no
-    row: a stream without a fixed number of requests lasts longer than its rows, as at a low rate.
+    A stream that ends by requests, journeys or its data lasts until the last of its `rows` of `series.csv`. Others may
+    have seconds without a row. They last for the recorded `seconds` of the phase, but no longer than `warmup` plus the
+    duration of the stream, or of a stream that ends the phase.
     """
     if "duration" not in stream.get("stop", ()) and stream.get("stop") != "ended":
         return 1 + max((int(row["second"]) for row in rows), default=-1)

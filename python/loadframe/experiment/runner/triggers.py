@@ -67,8 +67,9 @@ class LiveMetrics:
     def progress(self, progress: Progress) -> None:
         """Add the figures of the last second; calls without a new second are ignored.
 
-        If seconds were missed, their totals are spread evenly over them. Their p99 and their requests in flight are
-        unknown: the better ones of the seconds before and after, None if one of these has none.
+        If seconds were missed, their totals are spread evenly over them. Their p99, requests in flight and shares of
+        failures are unknown: the better ones of the seconds before and after, None if one of these has none. Seconds
+        with a share of failures do not outnumber the failures.
         """
         with self._lock:
             before, elapsed = self._last, progress.seconds - self._last.seconds
@@ -79,17 +80,21 @@ class LiveMetrics:
             successes = progress.requests - progress.errors - (before.requests - before.errors)
             missed = _share(successes - progress.throughput, elapsed - 1)
             last, between_rate = self._counted(progress, before, missed, elapsed)
-            shares, waited = _error_shares(progress, before), progress.oldest_in_flight
-            between = SecondMetrics(
-                missed,
-                between_rate,
-                errors,
-                _better(before.response_p99, progress.response_p99),
-                shares,
-                min(before.in_flight, progress.in_flight),
-                _better(before.oldest_in_flight, waited),
-            )
-            self._seconds += [between] * (elapsed - 1)
+            due, waited = _new_requests(progress, before), progress.oldest_in_flight
+            shares = {name: new.failed / new.due for name, new in due.items()}
+            earlier = self._seconds[-1].error_shares if self._seconds else {}
+            better = {name: min(share, earlier[name]) for name, share in shares.items() if name in earlier}
+            for left in range(elapsed - 1, 0, -1):
+                between = SecondMetrics(
+                    missed,
+                    between_rate,
+                    errors,
+                    _better(before.response_p99, progress.response_p99),
+                    {name: share for name, share in better.items() if not share or left < due[name].failed},
+                    min(before.in_flight, progress.in_flight),
+                    _better(before.oldest_in_flight, waited),
+                )
+                self._seconds.append(between)
             p99, in_flight = progress.response_p99, progress.in_flight
             self._seconds.append(SecondMetrics(progress.throughput, last, errors, p99, shares, in_flight, waited))
 
@@ -137,14 +142,14 @@ class LiveMetrics:
         return sum(shares) / len(shares) if shares else None
 
 
-def _error_shares(progress: Progress, before: Progress) -> dict[str, float]:
-    """Return the share of failures of each operation with finished or dropped requests since `before`."""
-    shares = {}
+def _new_requests(progress: Progress, before: Progress) -> dict[str, Requests]:
+    """Return the requests since `before` of each operation with finished or dropped ones."""
+    new = {}
     for name, now in progress.operations.items():
         known = before.operations.get(name, Requests(0, 0))
         if due := now.due - known.due:
-            shares[name] = (now.failed - known.failed) / due
-    return shares
+            new[name] = Requests(due, now.failed - known.failed)
+    return new
 
 
 def _better(one: float | None, other: float | None) -> float | None:
@@ -367,7 +372,7 @@ def _is_late(second: SecondMetrics, limit: float) -> bool | None:
     """
     if second.response_p99 is not None:
         return second.response_p99 > limit
-    failed = second.errors > 0 and second.successes == 0
+    failed = second.errors > 0 and second.successes == 0 and any(second.error_shares.values())
     return failed or (second.waited is not None and second.waited > limit) or None
 
 

@@ -334,7 +334,7 @@ class MongoDB(Store):
             )
 
     def _running_setting(self, server: Client, name: str) -> Any:
-        """Return the cache size in bytes, or a parameter, of one server; BadInput for any other setting."""
+        """Return `cache` (in bytes) or `setParameter.NAME` of one server; BadInput for any other setting."""
         self.require_running_setting(name)
         if name == "cache":
             return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])

@@ -434,7 +434,10 @@ class SharedState:
         return {name for name in self.slots if name != self._node and not self._is_alive(name)}
 
     def _bury(self, dead: set[str], now: float) -> None:
-        """Remove nodes from the placement and from the rows of the stations."""
+        """Remove ended nodes from the placement, and free their rows of the stations. Call it in `locked`.
+
+        `now` is the time of the simulation, s, at which the moves that follow start.
+        """
         self.placement.gone(dead, now)
         self.slots = {name: slot for name, slot in self.slots.items() if name not in dead}
 

@@ -46,9 +46,10 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
-    """Parse JSON. BadInput for a syntax error, with line and column, and for excessive nesting, size or numbers.
+    """Parse JSON. BadInput for a syntax error, excessive nesting, too many values, and numbers out of range.
 
-    `where` names the text in messages. `place` returns the origin of an offset, in characters, of a rendered text.
+    The length of the text is not limited here; see `text_of`. `where` names the text in messages, with line and column
+    of a syntax error. `place` replaces these for a rendered text: it returns the origin of an offset in characters.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
@@ -263,7 +264,10 @@ def lines(text: str) -> dict[str, int]:
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:
-    """Return the place of a path, or of the innermost enclosing part that has one, or None without one."""
+    """Return the place of a path such as `, operations[2], name`, else of the innermost enclosing part that has one.
+
+    `places` maps paths to places; the path of the whole text is empty. None if no part has a place.
+    """
     while path not in places:
         if not path:
             return None
