@@ -12,7 +12,7 @@ from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Installation, NodePlan, NodeSpec, find, postgresql
 from loadframe.store.access import Access, Auth
-from loadframe.store.postgresql import config
+from loadframe.store.postgresql import config, replication
 from loadframe.store.postgresql.client import lags
 
 STORE = find("postgresql")
@@ -247,6 +247,39 @@ def test_settings_hold_on_all_servers_or_are_refused():
         until(lambda: running("work_mem") is None)
         store.configure([first, second], {"work_mem": None})
         until(lambda: running("work_mem") == "4096 kB")
+
+
+class Named:
+    """A client of a server that has several addresses."""
+
+    def __init__(self, address: str, server: str, replicas: int, upstream: int):
+        self.address, self._server, self._replicas, self._upstream = address, server, replicas, upstream
+
+    def ask(self, statement: str) -> list[dict[str, str]]:
+        if "identity" in statement:
+            return [{"identity": self._server}]
+        return [{}] * (self._replicas if "pg_stat_replication" in statement else self._upstream)
+
+
+def test_a_server_that_is_named_twice_counts_once_among_the_named_replicas():
+    primary, alias = Named("db:5432", "p", 1, 0), Named("127.0.0.1:5432", "p", 1, 0)
+    replica = Named("r:5432", "r", 0, 1)
+    servers = replication.distinct([primary, alias, replica])
+    assert [server.address for server in servers] == ["db:5432", "r:5432"]
+    replication.require_named_replicas(servers)
+    # The second name of one replica does not stand for another replica.
+    two, again = Named("db:5432", "p", 2, 0), Named("r.example:5432", "r", 0, 1)
+    with pytest.raises(BadInput, match="1 replica of this cluster would keep the old settings"):
+        replication.require_named_replicas(replication.distinct([two, replica, again]))
+
+
+@pytest.mark.store
+def test_a_server_with_two_addresses_gets_settings_once():
+    with Cluster.start(ClusterSpec(store="postgresql", nodes=2)) as two:
+        alias = two.addresses[0].replace("127.0.0.1", "localhost")
+        named = [alias, *two.addresses]
+        assert two.store.running_settings(named, ["work_mem"])["work_mem"].value == "4096 kB"
+        assert [server.address for server in two.store._servers(named)] == [alias, two.addresses[1]]
 
 
 @pytest.mark.store

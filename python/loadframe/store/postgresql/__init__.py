@@ -309,11 +309,11 @@ class Postgresql(Store):
     def _servers(self, addresses: Sequence[str]) -> list[Client]:
         """Return the clients of the servers at the addresses, then of the primary and shards at other addresses.
 
-        Unreachable if none of the addresses answers.
+        A server with several addresses has one client. Unreachable if none of the addresses answers.
         """
         primary = replication.find_primary(addresses, self.client)
         others = [primary.address, *partitions.linked(primary).values()] if primary else []
-        return [self.client(address) for address in dict.fromkeys([*addresses, *others])]
+        return replication.distinct([self.client(address) for address in dict.fromkeys([*addresses, *others])])
 
     def _parameter(self, server: Client, name: str) -> Mapping[str, Any]:
         """Return a parameter's row of pg_settings: `context`, `unit`, and `value`, which new sessions get.

@@ -38,6 +38,7 @@ SELECT pg_is_in_recovery() AS replica, current_setting('default_transaction_read
        current_setting('cluster_name') AS name
 """
 _UPSTREAM = "SELECT sender_host AS host, sender_port AS port FROM pg_stat_wal_receiver WHERE status = 'streaming'"
+_IDENTITY = "SELECT pg_postmaster_start_time()::text || ' ' || current_setting('port') AS identity"
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS position"
 _BEHIND = "SELECT pg_wal_lsn_diff(CAST(:position AS pg_lsn), pg_last_wal_replay_lsn()) AS bytes"
 #: Receivers of the log that are not replicas are excluded: base backups, archivers and logical subscribers.
@@ -67,6 +68,17 @@ def role(server: Client) -> Role:
     """Return a server's role; Unreachable if it does not answer."""
     (row,) = server.ask(_ROLE)
     return Role(replica=bool(row["replica"]), writable=not row["replica"] and row["read_only"] != "on")
+
+
+def distinct(servers: Sequence[Client]) -> list[Client]:
+    """Return the servers in their order, each once, also if it has several addresses; all that do not answer."""
+    by_identity: dict[str, Client] = {}
+    for server in servers:
+        identity = server.address
+        with contextlib.suppress(Unreachable):
+            identity = str(server.ask(_IDENTITY)[0]["identity"])
+        by_identity.setdefault(identity, server)
+    return list(by_identity.values())
 
 
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
@@ -132,7 +144,10 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
 
 
 def require_named_replicas(servers: Sequence[Client]) -> None:
-    """Raise BadInput if a server feeds a replica that is not among the servers; ones that do not answer are skipped."""
+    """Raise BadInput if a server feeds a replica that is not among the servers; ones that do not answer are skipped.
+
+    The servers must be distinct.
+    """
     fed = following = 0
     for server in servers:
         with contextlib.suppress(Unreachable):
