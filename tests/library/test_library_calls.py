@@ -141,6 +141,14 @@ def test_a_dry_run_refuses_the_settings_that_a_run_refuses_which_leaves_no_folde
     assert refusal(loadframe.dry_run, planned).startswith("Experiment: store.settings.sevrers: ")
 
 
+def test_a_dry_run_accepts_a_setting_that_requires_the_setting_of_a_factor(here, workload):
+    planned = loadframe.Experiment(
+        experiment="shards", kind="scale", store={"kind": "mongodb", "settings": {"routers": 2}}, workload=workload,
+        factors={"store.settings.members": [1, 3]},
+    )  # fmt: skip
+    assert loadframe.dry_run(planned, output="results/shards").as_dict()["remaining_runs"] == 2
+
+
 def test_a_dry_run_describes_the_runs_and_starts_nothing(here, workload):
     planned = loadframe.Experiment(
         experiment="clients", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}

@@ -148,7 +148,7 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is
         # An impossible level of a factor must not prevent the runs of other levels.
         common = {name: value for name, value in spec["settings"].items() if f"{SETTINGS}{name}" not in treatment}
         try:
-            Cluster.require_settings(spec["store"], common, "")
+            _require_common(spec["store"], spec["settings"], common)
             start = Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
         except BadInput as error:
             words = f"{error.where} {error.what}"
@@ -156,6 +156,23 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is
             place = ("store", "settings", name) if (name := next(named, "")) else ("store",)
             raise experiment.document.error(place, error.what, error.remedy) from None
     return start + sum(length.seconds for length in prepared)
+
+
+def _require_common(store: str, settings: Mapping[str, Any], common: Mapping[str, Any]) -> None:
+    """Raise BadInput for invalid `settings` if the `common` ones, without those of factors, are invalid, too.
+
+    Common settings can require one of a factor, such as MongoDB's `routers` with levels of `members`.
+    """
+    from loadframe.cluster import Cluster
+
+    try:
+        Cluster.require_settings(store, settings, "")
+    except BadInput as error:
+        try:
+            Cluster.require_settings(store, common, "")
+        except BadInput as again:
+            if again.what == error.what:
+                raise
 
 
 def length_is_known(experiment: Experiment) -> bool:
