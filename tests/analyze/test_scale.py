@@ -575,6 +575,18 @@ def test_the_interval_of_p99_holds_the_truth_though_it_varies_far_more_near_the_
     assert held >= 180
 
 
+def test_the_change_of_p99_is_unknown_if_the_store_failed_at_one_of_the_sizes(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2), clients=(8,), repetitions=3)
+    (whole,) = read_sweep(path).curves
+    assert whole.p99_ratio is not None
+    few, many = whole.best
+    curves = replace(whole, best=(replace(few, failed=True), many))
+    assert curves.p99_ratio is None
+    said = scale_words.lead(curves)
+    assert said.endswith(". The store failed at 1 node, so the change of p99 is unknown.")
+    assert "times that of" not in said
+
+
 def test_limits_of_the_generator_are_not_called_a_lack_of_runs(tmp_path):
     saturated = [f"b{block}-nodes2-clients{clients}" for block in (1, 2) for clients in (4, 8)]
     path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(4, 8), saturated=saturated)

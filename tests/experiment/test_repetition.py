@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.compare import read_runs
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.scale.treatments import pooled_noise, widest_interval
 from loadframe.experiment.design.plans import StoppingRule, design
 from simulated import Truth, write_run
@@ -90,6 +91,15 @@ def test_a_treatment_without_a_valid_run_is_not_known(tmp_path):
     write_run(tmp_path, "b", Truth(seconds=1), seed=1, **labels)
     assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) == math.inf
     assert widest_interval((), []) == math.inf
+
+
+def test_survivors_of_a_failing_treatment_do_not_narrow_the_intervals(tmp_path, monkeypatch):
+    """The slow run failed, and the survivors are alike."""
+    for number in range(4):
+        write_run(tmp_path, f"a{number}", Truth(seconds=1, noise=0.001), seed=number, treatment={"clients": 1})
+    assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) < 0.2
+    monkeypatch.setattr(RecordedRun, "store_failed", property(lambda run: run.id.endswith("a0")))
+    assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) == math.inf
 
 
 def test_an_open_load_is_judged_by_its_response_time(tmp_path):

@@ -101,7 +101,9 @@ def _offered(curves: PhaseCurves) -> str:
     words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
     ratio = curves.p99_ratio
     if ratio is None:
-        return f"{words}."
+        failed = [at for at in ends if at.failed]
+        unknown = f" The store failed{_at(failed)}, so the change of p99 is unknown." if failed and span else ""
+        return f"{words}.{unknown}"
     if not ratio.is_finite:
         return f"{words}. {_why_open((first, last), 'Neither number of nodes')}"
     some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "

@@ -345,9 +345,12 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
 def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
     """Return the ratio of two treatments' p99 (geometric means), `above` divided by `below`, paired by block.
 
-    None if one is unknown. Only their own runs show the noise, because p99 varies far more near the capacity than below
-    it. The lower bounds of the runs widen the interval.
+    None if one is unknown, or if the store failed at one: the runs that survive look too fast and too much alike. Only
+    their own runs show the noise, because p99 varies far more near the capacity than below it. The lower bounds of the
+    runs widen the interval.
     """
+    if above.failed or below.failed:
+        return None
     runs: list[Observation] = []
     lows: list[Stretch] = []
     for side, treatment in enumerate((below, above)):
@@ -412,7 +415,7 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
     """Return the widest relative half-width of a 95 % interval over the treatments of the runs.
 
     The measure is throughput, or for open loads the median response time. Infinite if a treatment has no value, or if
-    none is repeated.
+    none without failures of the store is repeated: runs that survive are too much alike to show the noise.
     """
     measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)
@@ -421,7 +424,8 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
         groups[run.treatment_key] += [value] if value else []
     if not all(groups.values()):
         return math.inf
-    noise = pooled_noise(groups.values())
+    failed = {run.treatment_key for run in runs if run.store_failed}
+    noise = pooled_noise(values for key, values in groups.items() if key not in failed)
     return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
 
 
