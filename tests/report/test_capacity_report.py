@@ -8,6 +8,7 @@ from capacity_folder import write_capacity
 from pages import Page
 from rich.console import Console
 
+import loadframe
 from loadframe.analyze.telemetry import UPTIME
 from loadframe.record import Run
 from loadframe.report.kinds import read_report
@@ -60,6 +61,34 @@ def test_a_lower_bound_by_several_searches_leaves_the_number_of_nodes_open(tmp_p
     (entry,) = report.document["demands"]
     assert not entry["single_search"]
     assert "unknown number" not in entry["sentence"]
+
+
+def everywhere(path):
+    """Return the first answer to a demand: in the terminal, the page, the report's JSON and the library."""
+    report, library = read_report(path), loadframe.capacity(path)
+    document = json.loads(json.dumps(report.document["demands"][0]))
+    assert json.loads(json.dumps(library.as_dict()["demands"][0])) == document
+    words = document["sentence"]
+    for text in (printed(report), str(library), " ".join(report.page.answer)):
+        assert " ".join(words.split()) in " ".join(text.split())
+    return document
+
+
+def test_fewer_nodes_than_those_measured_are_named_as_not_measured(tmp_path):
+    trials = {nodes: [(60.0, True)] * 3 for nodes in (2, 3)}
+    answer = everywhere(write_capacity(tmp_path / "e", trials, searches=2, demands=[40.0]))
+    assert answer["sentence"].startswith("2 nodes sustain 40 requests/s; fewer were not measured, and may suffice;")
+    assert (answer["nodes"], answer["least"], answer["untested"], answer["unfinished"]) == (2, 1, [1], [])
+
+
+def test_a_load_at_which_trials_failed_needs_more_nodes_or_is_open(tmp_path):
+    mixed = [(60.0, False), (60.0, False), (60.0, True), (60.0, True), (60.0, True)]
+    for name, trials, nodes in (("both", {1: mixed, 2: [(60.0, True)] * 3}, 2), ("one", {1: mixed}, None)):
+        answer = everywhere(write_capacity(tmp_path / name, trials, demands=[60.0]))
+        assert answer["nodes"] == nodes
+        assert answer["perhaps"] == {"nodes": 1, "passed": 3, "trials": 5, "reserve": pytest.approx(-0.2)}
+        assert "1 node" in answer["sentence"]
+        assert "within 5 % of this load 3 of 5 trials passed" in answer["sentence"]
 
 
 def beside_few_requests(report):

@@ -340,6 +340,9 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "measured": answer.measured,
                 "extrapolated": answer.extrapolated,
                 "untested": list(answer.untested),
+                "unfinished": list(answer.unfinished),
+                "margin": answer.margin and vars(answer.margin),
+                "perhaps": answer.perhaps and vars(answer.perhaps),
                 "single_search": answer.single,
                 "sentence": words,
             }

@@ -219,6 +219,33 @@ class Capacity:
         held, above = answers[0].rate, answers[0].above
         return None if held is None or above is None else (held, above)
 
+    @property
+    def sustained(self) -> float:
+        """The rate that the treatment sustains by its trials: the low end of the interval; 0 if it is unknown.
+
+        For one search it is the highest passed rate at which no valid trial failed, counted or not, but at least 0.8 of
+        the answer: below that, failures do not decide.
+        """
+        if self.rate is None or self.kind is Kind.UPPER_BOUND:
+            return 0.0
+        if len(self.conclusive) > 1:
+            return self.rate.low
+        held = self.rate.value
+        tried = [one for made in self.searches if made.is_conclusive for one in made.attempts if one.rate <= held]
+        failed = {one.rate for one in tried if one.judgement.outcome is Outcome.FAILED}
+        passed = {one.rate for one in tried if one.judgement.outcome is Outcome.PASSED}
+        return max([held / FAR, *(passed - failed)]) if held in failed else held
+
+    def near(self, rate: float) -> tuple[int, int]:
+        """Return how many valid trials at up to 5 % from a rate passed, and how many there are."""
+        outcomes = [
+            one.judgement.outcome
+            for made in self.searches
+            for one in made.attempts
+            if abs(one.rate / rate - 1) <= NEAR and one.judgement.outcome is not Outcome.INVALID
+        ]
+        return outcomes.count(Outcome.PASSED), len(outcomes)
+
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
@@ -345,6 +372,8 @@ def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | No
 
 #: Failures before the first pass come from a cold store if the answer is higher by at least this factor.
 FAR = 1.25
+#: Trials at rates up to this share from a load show whether there is a reserve.
+NEAR = 0.05
 #: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
