@@ -126,6 +126,23 @@ def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, prepare, 
     assert report.page.answer[0].startswith(open_)
 
 
+@pytest.mark.parametrize(("young", "named"), [(None, False), (60e3, True), (1800e3, True), (7200e3, False)])
+def test_less_capacity_with_a_new_node_names_the_cold_node_as_a_cause(tmp_path, young, named):
+    path = write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3, 2: SLOW}, warmup=60.0)
+    description = json.loads((path / "experiment.json").read_text())
+    description["search"] |= {"start": 30.0, "factor": 3.0, "precision": 5.0}
+    (path / "experiment.json").write_text(json.dumps(description))
+    if young:
+        run = Run(path / "runs" / "b1-nodes2-t4")
+        begin = run.summary.measured[0].begin
+        ages = {"node:0": 90_000e3, "node:1": young}
+        add_samples(run, UPTIME, [(begin + t, name, age + 1e3 * t) for name, age in ages.items() for t in range(4)])
+    report = read_report(path)
+    (remedy,) = [told["remedy"] for told in report.document["warnings"] if told["code"] == "less_on_more_nodes"]
+    assert ("A cold new node is a likely cause: the youngest had run for" in remedy) == named
+    assert ("Load the new node for 5 minutes before its runs" in remedy) == named
+
+
 def test_a_rate_that_failed_below_one_that_passed_is_a_warning(tmp_path):
     tried = [(30.0, False), (30.0, True), (60.0, True), (60.0, True), (60.0, True)]
     report = read_report(write_capacity(tmp_path / "e", {1: tried}, warmup=5.0))

@@ -470,7 +470,7 @@ _LESS = Rule(
     "less_on_more_nodes",
     "{many:nodes} sustained less load than {few:nodes}{where}: at most {less:count} against at least {more:count}"
     " {unit}",
-    lambda warmup: f"check the trials of both{_short(warmup)}, and repeat the searches",
+    lambda warmup, cold: f"check the trials of both{_short(warmup)}, and repeat the searches{_cold(cold)}",
 )
 _NOT_MONOTONE = Rule(
     "not_monotone",
@@ -498,6 +498,21 @@ def _short(warmup: float | None) -> str:
     return (
         f" (the warm-up of {format_duration(warmup)} is short: caches may be cold, and a store on a JVM not yet"
         " compiled; set a longer warmup)"
+    )
+
+
+#: Age, s, below which a new node beside old ones may explain a lower capacity: its caches fill slowly.
+_NEW = 3600.0
+
+
+def _cold(cold: Sequence[Finding]) -> str:
+    """Return the sentence that a fresh node is a likely cause, and the remedy; empty without findings."""
+    if not cold:
+        return ""
+    young, old = (format_duration(cold[0].figures[name]) for name in ("young", "old"))
+    return (
+        f". A cold new node is a likely cause: the youngest had run for {young}, the oldest for {old}."
+        f" {cold[0].remedy[0].upper()}{cold[0].remedy[1:]}"
     )
 
 
@@ -541,6 +556,12 @@ def warnings(capacities: Capacities) -> list[Finding]:
     warmup = None if warmed or not isinstance(warmup, int | float) else float(warmup)
     known, unit = capacities.capacities, "users" if capacities.bounds.over == USERS else "requests/s"
     findings: list[Finding] = []
+
+    def deciding(several: Sequence[Capacity]) -> list[RecordedRun]:
+        """Return the runs that decide these capacities."""
+        names = {attempt.run for capacity in several for attempt in _decisive(capacity)}
+        return [run for run in capacities.folder.runs if run.id in names]
+
     for at, larger in enumerate(known):
         others = _others(larger)
         for smaller in known[:at]:
@@ -548,7 +569,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
             if smaller.nodes < larger.nodes and _others(smaller) == others and high <= low:
                 findings.append(
                     _LESS(many=[larger.nodes], few=[smaller.nodes], where=_where(others), less=high, more=low,
-                          unit=unit, warmup=warmup)
+                          unit=unit, warmup=warmup, cold=fresh_nodes(deciding([larger]), phases, _NEW))
                 )  # fmt: skip
                 break
     for capacity in known:
@@ -559,9 +580,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
                               warmup=warmup)
             )  # fmt: skip
     # Nodes that were fresh in earlier trials only do not affect the answer.
-    decisive = {attempt.run for capacity in known for attempt in _decisive(capacity)}
-    runs = [run for run in capacities.folder.runs if run.id in decisive]
-    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(runs, phases)]
+    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(deciding(known), phases)]
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
