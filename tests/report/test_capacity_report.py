@@ -126,8 +126,11 @@ def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, prepare, 
     assert report.page.answer[0].startswith(open_)
 
 
-@pytest.mark.parametrize(("young", "named"), [(None, False), (60e3, True), (1800e3, True), (7200e3, False)])
-def test_less_capacity_with_a_new_node_names_the_cold_node_as_a_cause(tmp_path, young, named):
+@pytest.mark.parametrize(
+    ("young", "old", "named"),
+    [(None, 0, False), (60e3, 9e7, True), (900e3, 2100e3, True), (7200e3, 9e7, False), (2000e3, 2100e3, False)],
+)
+def test_less_capacity_with_a_new_node_names_the_cold_node_as_a_cause(tmp_path, young, old, named):
     path = write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3, 2: SLOW}, warmup=60.0)
     description = json.loads((path / "experiment.json").read_text())
     description["search"] |= {"start": 30.0, "factor": 3.0, "precision": 5.0}
@@ -135,7 +138,7 @@ def test_less_capacity_with_a_new_node_names_the_cold_node_as_a_cause(tmp_path, 
     if young:
         run = Run(path / "runs" / "b1-nodes2-t4")
         begin = run.summary.measured[0].begin
-        ages = {"node:0": 90_000e3, "node:1": young}
+        ages = {"node:0": old, "node:1": young}
         add_samples(run, UPTIME, [(begin + t, name, age + 1e3 * t) for name, age in ages.items() for t in range(4)])
     report = read_report(path)
     (remedy,) = [told["remedy"] for told in report.document["warnings"] if told["code"] == "less_on_more_nodes"]

@@ -38,7 +38,7 @@ ALL = "all"
 #: The statistic of some stores with the time since a node's start, ms.
 UPTIME = "uptime_ms"
 #: Time in which the JIT compiler of a JVM makes a node faster, s.
-WARMING = 300.0
+_WARMING = 300.0
 #: Ratio of the ages of two nodes from which they count as differently warm.
 _OLDER = 3
 
@@ -202,11 +202,13 @@ def machines_of_one_node(store: RecordedStore) -> set[str]:
     return {name for name, held in processes.items() if len(held) == 1 and not held & store.companions.keys()}
 
 
-def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str], within: float = WARMING) -> list[Finding]:
+def fresh_nodes(
+    runs: Iterable[RecordedRun], phases: Sequence[str], within: float = _WARMING, older: float = _OLDER
+) -> list[Finding]:
     """Return a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
 
     A fresh node had run for under `within`, s, when the window of a phase began. The oldest had run for over 300 s, and
-    over three times as long. Only for stores whose statistics have the time since the start.
+    over `older` times as long. Only for stores whose statistics have the time since the start.
     """
     mixed = []
     for run in runs:
@@ -215,7 +217,7 @@ def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str], within: floa
         fresh = run.uncached()
         for phase in phases:
             ages = [min(values) / 1e3 for values in by_source(fresh, phase, _NODE, UPTIME).values()]
-            if len(ages) > 1 and min(ages) < within and max(ages) >= WARMING and max(ages) > _OLDER * min(ages):
+            if len(ages) > 1 and min(ages) < within and max(ages) >= _WARMING and max(ages) > older * min(ages):
                 mixed.append((min(ages), max(ages), len(ages)))
     if not mixed:
         return []

@@ -501,8 +501,9 @@ def _short(warmup: float | None) -> str:
     )
 
 
-#: Age, s, below which a new node beside old ones may explain a lower capacity: its caches fill slowly.
-_NEW = 3600.0
+#: A node below this age, s, beside one that is this many times as old, joined recently. It may explain a lower capacity,
+#: since its caches fill slowly.
+_NEW, _JOINED = 3600.0, 1.5
 
 
 def _cold(cold: Sequence[Finding]) -> str:
@@ -569,7 +570,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
             if smaller.nodes < larger.nodes and _others(smaller) == others and high <= low:
                 findings.append(
                     _LESS(many=[larger.nodes], few=[smaller.nodes], where=_where(others), less=high, more=low,
-                          unit=unit, warmup=warmup, cold=fresh_nodes(deciding([larger]), phases, _NEW))
+                          unit=unit, warmup=warmup, cold=fresh_nodes(deciding([larger]), phases, _NEW, _JOINED))
                 )  # fmt: skip
                 break
     for capacity in known:
