@@ -501,8 +501,8 @@ def _short(warmup: float | None) -> str:
     )
 
 
-#: A node below this age, s, beside one that is this many times as old, joined recently. It may explain a lower capacity,
-#: since its caches fill slowly.
+#: A node below this age, s, beside one that is this many times as old, has joined recently. Its caches fill slowly, so
+#: it may explain a lower capacity.
 _NEW, _JOINED = 3600.0, 1.5
 
 
