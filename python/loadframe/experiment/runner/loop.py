@@ -27,7 +27,7 @@ from loadframe.base.units import format_duration
 from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits, Placement, Shape
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.estimate import length_is_known, run_seconds
-from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.experiment import Experiment, derived_values
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.file.reader import options_as_keys, with_keys
@@ -403,9 +403,11 @@ def _find_software(
     stores: dict[Any, tuple[str, str]] = {}
     versions: dict[str, str] = {}
     encrypted = set()
+    # Expressions of the file need the levels that they name.
+    needed = {*_SOFTWARE_FACTORS, *(name for derived in derived_values(experiment) for name in derived.written.names)}
     for first, *_ in design.groups():
         Cluster.require_encryption(spec_of(experiment, first.treatment))
-        kind = {name: level for name, level in first.treatment.items() if name in _SOFTWARE_FACTORS}
+        kind = {name: level for name, level in first.treatment.items() if name in needed}
         spec = spec_of(experiment, kind)
         if (spec.store, spec.version) not in stores or (spec.store, spec.version, spec.encryption) not in encrypted:
             software = Cluster.software(spec, listener.step)
