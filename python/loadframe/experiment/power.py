@@ -232,7 +232,8 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     operations = [{name for stream in phase.named_streams for name in stream.weights} for phase in phases]
     closed = [not replace(experiment, measured=(phase.name,)).arrivals for phase in phases]
-    return GateShape(_treatments(description), tuple(map(len, operations)), tuple(closed))
+    runs = experiment.kind.design(experiment).describe()
+    return GateShape(_treatments(description, runs), tuple(map(len, operations)), tuple(closed))
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
@@ -243,7 +244,8 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
         return None
     measured = [phase for phase in whole if phase]
     closed = [not any(entry and entry.has_open_load for entry in phases) for phases in zip(*entries, strict=True)]
-    return GateShape(_treatments(description), tuple(len(phase.operations) for phase in measured), tuple(closed))
+    number = _treatments(description, description["design"])
+    return GateShape(number, tuple(len(phase.operations) for phase in measured), tuple(closed))
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
@@ -305,7 +307,8 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
     )
 
 
-def _treatments(description: Mapping[str, Any]) -> int:
-    """Return the number of treatments, without the factors that variants set."""
+def _treatments(description: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of treatments of the runs of a design, without the factors that variants set."""
     set_by_variants = {name for sets in description.get("variants", {}).values() for name in sets}
-    return math.prod(len(levels) for name, levels in description["factors"].items() if name not in set_by_variants)
+    names = [name for name in description["factors"] if name not in set_by_variants]
+    return len({repr([run["treatment"].get(name) for name in names]) for run in runs})
