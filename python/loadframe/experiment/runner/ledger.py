@@ -64,7 +64,10 @@ class Ledger:
 
     @classmethod
     def new(cls, name: str, changes: Changes) -> "Ledger":
-        """Create, lock and write the ledger NAME.json; BadInput, without a file left, if it cannot be written."""
+        """Create, lock and write the ledger NAME.json; BadInput, without a file left, if it cannot be written.
+
+        BlockingIOError if another command holds its lock.
+        """
         ledger = cls(folders.make(_folder()) / f"{name}.json", changes)
         try:
             ledger.write()
@@ -83,7 +86,7 @@ class Ledger:
             self._draft.replace(self.path)
 
     def delete(self) -> None:
-        """Delete the files of the ledger and release the lock, because nothing is left to undo."""
+        """Delete the files of the ledger and release the lock."""
         self.path.unlink(missing_ok=True)
         self._draft.unlink(missing_ok=True)
         _lock_of(self.path).unlink(missing_ok=True)
@@ -102,7 +105,8 @@ class Ledger:
 def claim(name: str, changes: Changes) -> tuple[Ledger, list[Ledger]]:
     """Create and lock the ledger NAME.json; return it, and the locked ledgers of earlier commands for its cluster.
 
-    BadInput if another command is using the cluster, or if writing fails.
+    The earlier ones keep their changes; the caller must undo them, or release the locks. BadInput if another command is
+    using the cluster, or if writing fails.
     """
     with (
         folders.writing(_CONTENT, _folder()),
@@ -140,7 +144,10 @@ def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
 
 
 def has_leftovers(experiment: Path) -> bool:
-    """Return whether a ledger lists changes of the experiment in the folder `experiment`, not kept on purpose."""
+    """Return whether a ledger lists changes by the experiment in the folder `experiment`, except those kept on purpose.
+
+    Ledgers of running commands count, too.
+    """
     ledgers = map(_read, _folder().glob("*.json"))
     return any(changes and changes.experiment == str(experiment.absolute()) and not changes.kept for changes in ledgers)
 
@@ -148,8 +155,8 @@ def has_leftovers(experiment: Path) -> bool:
 def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
     """Remove the collections of killed experiments from a cluster, and restore its settings.
 
-    `name` names a cluster of Loadframe, None for others. Collections that are kept on purpose stay. BadInput if an
-    experiment is using the cluster, LoadframeError if a removal fails.
+    `name` names a cluster of Loadframe, None for others. Collections that are kept on purpose stay. The number of nodes
+    is not restored. BadInput if an experiment is using the cluster, LoadframeError if a removal fails.
     """
     hosts = [] if name else cluster.addresses
     for leftover in list(of_cluster(hosts, name or Cluster.name_at(hosts))):
@@ -160,9 +167,10 @@ def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> 
 
 
 def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
-    """Remove the collections of a killed experiment, restore its settings, and delete its ledger.
+    """Remove the collections of a killed experiment, restore its settings, and delete its ledger, which must be locked.
 
-    The ledger stays, unlocked, if the cluster still has another number of nodes. LoadframeError if a removal fails.
+    The ledger stays, unlocked, if the cluster has another number of nodes than before. LoadframeError if a removal
+    fails.
     """
     announce(leftover, listener)
     attempt(
@@ -245,5 +253,5 @@ def _lock_of(path: Path) -> Path:
 
 
 def _folder() -> Path:
-    """Return the folder of ledgers, which need not exist."""
+    """Return the folder of ledgers, `existing` in the user's state folder; it need not exist."""
     return folders.state() / "existing"

@@ -23,10 +23,13 @@ from loadframe.observe.machine import PATIENCE, MachineSampler, SampleTargets, l
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
-    """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics."""
+    """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics.
+
+    They follow nodes that join and leave.
+    """
 
     def here() -> Iterable[Node]:
-        """Return the nodes on this machine."""
+        """Return the nodes on this machine now; nodes without a machine count as here."""
         # Evaluated at each sample, because nodes join and leave.
         return (node for node in cluster.nodes if node.machine is None or node.machine.here)
 
@@ -46,7 +49,11 @@ def samplers(cluster: Cluster) -> list[Sampler]:
 
 
 def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
-    """Return a function from a telemetry source to its machine's name, or None if unknown or several machines."""
+    """Return a function from a telemetry source to its machine's name.
+
+    It returns None for `cluster:`, `target:` and `source:`, and for nodes whose machine is unknown. A source that is
+    neither `node:NAME` nor `machine:NAME` is on this machine. Nodes that have left stay known.
+    """
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
