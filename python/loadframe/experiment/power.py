@@ -52,11 +52,11 @@ def runs_unknown(description: Mapping[str, Any]) -> bool:
 
 
 def effects(description: Mapping[str, Any], noise: float, budget: int | None) -> tuple[Effect, ...]:
-    """Return the detectable effect of each factor, for its level with the fewest runs.
+    """Return the detectable effect of each factor, as if each level had the runs of the level with the fewest.
 
     `noise` is the relative standard deviation of repeated runs. `budget` limits the total number of runs, and lowers
-    all numbers of runs in proportion. Factors with one level are omitted; a comparison has only the factor `variant`.
-    Empty for searches (capacity, `tpe`), whose runs are not known yet.
+    all numbers of runs in proportion; None: no limit. Factors with one level are omitted; a comparison has only the
+    factor `variant`. Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
     if runs_unknown(description):
         return ()
@@ -110,7 +110,10 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings."""
+    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings about it.
+
+    A note says that the effects of an optimiser's trials cannot be predicted.
+    """
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
     if scheme == "tpe":
@@ -193,7 +196,7 @@ class GateShape:
     closed: tuple[bool, ...]  #: whether the load of each measured phase is closed loop
 
     def members(self, kind: str) -> int:
-        """Return the number of checks of a kind over all treatments.
+        """Return the number of checks of a kind, such as `throughput`, `errors` or `p99`, over all treatments.
 
         One check for each closed phase for a measure in `RATES`, for each phase for `errors`, and for each operation
         for other measures.
@@ -237,7 +240,11 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
-    """Return the checks that a gate would make on recorded runs, or None for other kinds, or without a complete run."""
+    """Return the checks that a gate would make on recorded runs; None for kinds that it does not accept.
+
+    `runs` are the valid ones; None, too, if none of them has all measured phases. A phase counts as closed loop if no
+    run has an open load in it.
+    """
     entries = [[run.phase(name) for name in description["measure"]] for run in runs]
     whole = next((phases for phases in entries if all(phases)), None)
     if description["kind"] not in _KINDS or whole is None:
@@ -308,7 +315,7 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
 
 
 def _treatments(description: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of treatments of the runs of a design, without the factors that variants set."""
+    """Return the number of treatments in `runs` (`Design.describe`), without the factors that variants set."""
     set_by_variants = {name for sets in description.get("variants", {}).values() for name in sets}
     names = [name for name in description["factors"] if name not in set_by_variants]
     return len({repr([run["treatment"].get(name) for name in names]) for run in runs})

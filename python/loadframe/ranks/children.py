@@ -50,8 +50,8 @@ class Children:
     def tick(self) -> None:
         """Send new output, and the exit of programs, to rank 0.
 
-        After the end of a program's output, waits for its exit without a time limit. The exit message has the status
-        and the last 20 lines of standard error.
+        After the end of a program's output, blocks until its exit without a time limit. The exit message has the status
+        (the negative signal number after a signal) and the last 20 lines of standard error, joined by spaces.
         """
         for number, child in list(self._running.items()):
             while not child.output.empty():
@@ -131,7 +131,7 @@ class ChildOfRank:
         send_message(self._header("start", command=command), b"")
 
     def send(self, data: bytes) -> None:
-        """Send input to the program; BrokenPipeError if it has ended."""
+        """Send input to the program, without waiting; BrokenPipeError if it is known to have ended."""
         if self._over.is_set():
             raise BrokenPipeError("the program on that rank has ended")
         self._send(self._header("input"), data)
@@ -151,7 +151,7 @@ class ChildOfRank:
             self._over.wait(_ENDING)
 
     def status(self) -> int | None:
-        """Return the program's exit status, or None while it runs, and if its rank was lost."""
+        """Return the program's exit status, negative after a signal; None while it runs, or if its rank was lost."""
         return self._status
 
     def words(self) -> str:
@@ -159,7 +159,7 @@ class ChildOfRank:
         return self._words
 
     def hear(self, header: Header, payload: bytes) -> None:
-        """Handle a message about the program from its rank: output, or its exit."""
+        """Handle a message about the program from its rank: `child said` with output, else its exit."""
         if header["kind"] == "child said":
             self._arrived.put(payload)
         else:

@@ -76,7 +76,10 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
 
 
 def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
-    """Return the control group folders by node name; a group shared with companions belongs to the data node."""
+    """Return the folders of the nodes' control groups, by node name, then controller.
+
+    A group that a companion shares belongs to the data node.
+    """
     return {
         node.name: node.control_groups for node in nodes if node.control_groups and not (node.companion and node.shares)
     }

@@ -413,8 +413,9 @@ class Session:
         return None
 
     def _not_judged(self, phases: Sequence[ResolvedPhase], events: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and nodes, lost documents.
+        """Return phrases on what the verdict does not cover, such as statistics that a service hides.
 
+        Also refused operations, unseen programs, nodes without requests, and losses of documents that cannot be judged.
         `events` are the run's, with the differences of counts.
         """
         hidden = self.cluster.store.hidden
@@ -613,10 +614,10 @@ class Session:
                 " deleted it" for name in sorted(self._indexed - known)]  # fmt: skip
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome, folder: Path) -> list[str]:
-        """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
+        """Add the acknowledged documents of a phase to the counts; return sentences on differences from the store's.
 
-        Only phases that send a whole corpus or source are compared. One sentence per difference. `folder` is the
-        phase's.
+        Only collections written by a phase that sends a whole corpus or source are compared. Counts become unknown
+        after an operation with unknown changes. `folder` is the phase's.
         """
         written = set()
         failed = phase.longest_warmup and any(operation["errors"] for operation in outcome["operations"])

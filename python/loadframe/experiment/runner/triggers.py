@@ -54,7 +54,7 @@ class LiveMetrics:
     """Thread-safe live metrics: the load thread adds figures, the watching thread adds CPU shares and reads."""
 
     def __init__(self, rate: RateName = "throughput") -> None:
-        """Select the unit of throughput: requests or documents, unless the load has sources."""
+        """Select the unit of throughput, `rate`: requests or documents; for a load with sources, their events."""
         self._rate = rate
         self._lock = threading.Lock()
         self._seconds: list[SecondMetrics] = []
@@ -204,11 +204,11 @@ def required_errors(seconds: int) -> float:
 
 
 def standard_errors(rates: Series, best: float, last: float, span: int) -> float:
-    """Return the drop from `best` to `last` (1/s), means of windows of `span` s, in normal standard errors.
+    """Return the drop from `best` to `last` (1/s), means of windows of `span` s, in standard errors.
 
-    Positive for a drop; infinite if `rates`, the throughput of each second, has no noise.
-    The noise is estimated from the effective number of independent seconds, so the statistic has Student's t
-    distribution. It is converted to the normal quantile with the same probability.
+    Positive for a drop; infinite if `rates`, the throughput of each second, has no noise. The noise is estimated from
+    the effective number of independent seconds, so the statistic has Student's t distribution. It is converted to the
+    quantile of the normal distribution with the same probability.
     """
     deviation, rho = stepwise_noise(rates)
     # Use an upper bound of the correlation, because an underestimate would make the noise too small.
@@ -401,7 +401,10 @@ class Balanced(Trigger):
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the end of the previous change in words once the delay has passed, else None."""
+        """Return the end of the previous change in words from `after` s later on, else None.
+
+        None, too, while the change is in progress, or without one.
+        """
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
@@ -424,7 +427,10 @@ class NotBefore(Trigger):
 
 
 def trigger_of(step: Step, slo: Objective | None, window: float) -> Trigger:
-    """Return the trigger of a step. Triggers on the load start `window` s after the start of the measured window."""
+    """Return the trigger of a step; those on the load cannot fire in the first `window` s of the measured window.
+
+    These are `overloaded` and `slo_broken`, which requires the objective `slo`.
+    """
     if step.at is not None:
         return AtTime(step.at)
     if step.overloaded is not None:
