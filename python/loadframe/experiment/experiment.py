@@ -161,10 +161,9 @@ class Experiment:
         return self.file.seed
 
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
-        """Return the load generator of a treatment.
+        """Return the load generator of a treatment: by default with one thread and no ranks.
 
-        Levels of `threads` and `ranks` replace the file's; `ranks_per_node` replaces `ranks`. Without any, one thread
-        and no ranks.
+        Levels of `threads` and `ranks` replace the file's; `ranks_per_node` replaces `ranks`.
         """
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
@@ -182,8 +181,8 @@ class Experiment:
     def with_measured_rates(self, path: Path) -> "Experiment":
         """Return a copy with the mean rate (requests and documents, 1/s) of each phase in the folder's recorded runs.
 
-        `path` is the experiment's folder. Measured windows weigh by their length. Runs of any status count; unreadable
-        ones are ignored.
+        `path` is the experiment's folder. Windows weigh by their length. Runs of any status count, except unreadable
+        ones.
         """
         from loadframe.record import Run
 
@@ -346,8 +345,7 @@ class Experiment:
     def _capacity(self, treatment: Mapping[str, Level]) -> float:
         """Return the capacity (1/s) for a treatment: that of the one treatment of `capacities` with the same levels.
 
-        Only names that the treatment has, its nodes and all workload parameters are compared. BadInput unless exactly
-        one fits.
+        Levels of the treatment, nodes and workload parameters are compared. BadInput unless exactly one fits.
         """
         parameters = {**self.workload.parameters, **self.workload_parameters(treatment)}
         levels: dict[str, Any] = {WITH + name: value for name, value in parameters.items()}
@@ -443,8 +441,8 @@ class DerivedValue:
 def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
     """Return the expressions in an experiment's file except levels of factors.
 
-    These are `clients`, `rate`, those of loads, parameters (`with`) and settings. BadInput with the position of an
-    invalid one.
+    They are in clients and rates, also of loads, in `with` and in settings. BadInput with the position of an invalid
+    one.
     """
     document = experiment.document
     written = []
@@ -465,9 +463,8 @@ def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -
 def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
     """Evaluate the expressions of the file and of the treatment's settings and parameters; return the values by name.
 
-    Names have the form of factors, such as `with.documents`. A level of the treatment replaces the file's expression.
-    The treatment must have all factors that expressions name. BadInput with the position of an expression without a
-    valid value.
+    Names are as of factors, such as `with.documents`. A level of the treatment replaces the file's expression. The
+    treatment must have all factors that are named. BadInput with the position of an expression without a valid value.
     """
     levels, values = expression_names(experiment, treatment), dict[str, int | float]()
     for derived in derived_values(experiment):
@@ -489,9 +486,9 @@ def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) 
 def with_hard_factors(experiment: "Experiment") -> "Experiment":
     """Return the experiment with further factors marked hard to change.
 
-    These are factors in expressions for the store's settings, or for parameters that affect the prepared phases. All
-    factors are hard if a measured phase ingests, prepares or sends a whole corpus, or with `crash`: each run then needs
-    a cluster of its own.
+    These are factors in expressions for settings of the store, or for parameters that affect the prepared phases. All
+    are hard if a measured phase ingests, prepares or sends a whole corpus, or with `crash`: each run needs a new
+    cluster.
     """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     crashes = getattr(experiment.file, "crash", None) is not None

@@ -110,10 +110,7 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings about it.
-
-    A note says that the effects of an optimiser's trials cannot be predicted.
-    """
+    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings about it."""
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
     if scheme == "tpe":
@@ -242,8 +239,8 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
     """Return the checks that a gate would make on recorded runs; None for kinds that it does not accept.
 
-    `runs` are the valid ones; None, too, if none of them has all measured phases. A phase counts as closed loop if no
-    run has an open load in it.
+    `runs` are the valid ones; None, too, if none has all measured phases. A phase is closed loop if no run has an open
+    load.
     """
     entries = [[run.phase(name) for name in description["measure"]] for run in runs]
     whole = next((phases for phases in entries if all(phases)), None)
@@ -297,8 +294,7 @@ def _averaged(shape: GateShape, kind: str) -> float:
 def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Power:
     """Return the power of one check of a kind, with `runs` runs on each side; `check` is its name for display.
 
-    `spread` is the relative standard deviation of a run's figure; `share` is the check's share of the significance
-    level.
+    `spread` is the relative standard deviation of a run's figure, `share` the check's share of the significance level.
     """
     from loadframe.analyze.gate import Thresholds
     from loadframe.analyze.gate.power import detectable, power

@@ -168,8 +168,8 @@ class ChildOfRank:
     def lose(self, status: int | None, words: str) -> None:
         """Mark the program as ended, and wake waiting calls.
 
-        `status` is its exit status, or None if its rank was lost; `words` is its last error output, or the reason of
-        the loss.
+        `status` is its exit status, None if its rank was lost; `words` its last error output, or the reason of the
+        loss.
         """
         self._status, self._words = status, words
         self._over.set()

@@ -149,8 +149,8 @@ class Coordinator:
     def choose(self, number: int | None) -> tuple[Rank, ...]:
         """Return `number` ranks in rank order, taken from the machines in turn, or all ranks if `number` is None.
 
-        Excludes the machines of `spare`. BadInput if fewer ranks remain. Waits for all ranks first, with the errors of
-        `ranks`.
+        Excludes the machines of `spare`. BadInput if fewer ranks remain. Waits for all ranks; see `ranks` for its
+        errors.
         """
         ranks = tuple(rank for rank in self.ranks() if rank.machine not in self._spared)
         if number is None:

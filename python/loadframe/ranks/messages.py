@@ -227,8 +227,8 @@ def machine() -> str:
 def introduce(rank: int) -> Header:
     """Return the introduction of a rank: its number, machine, clock, cores, versions and process id.
 
-    `boot` identifies the clock, `cores` are the numbers of the usable cores, and `engine` is the size of the engine's
-    library in bytes.
+    `boot` identifies the clock, `cores` are the usable cores, and `engine` is the size of the engine's library in
+    bytes.
     """
     return {
         "rank": rank,

@@ -264,8 +264,7 @@ class Participant:
     def _follow(self) -> None:
         """Send the load to the latest `_hosts` in the background, unless a change is in progress.
 
-        Hosts that arrive meanwhile replace each other, so the last ones stay. If a change failed, report this rank as
-        lost and stop its load.
+        Hosts that arrive meanwhile replace each other. If a change failed, report this rank as lost and stop its load.
         """
         if self._following and self._following.done():
             if error := self._following.exception():
@@ -392,8 +391,7 @@ class Participant:
     def _pong(self, rank: int, header: Header) -> None:
         """Record a round trip to `rank`; send the next one, or store the clock's offset and measure the next rank.
 
-        An answer from a rank that is not being measured only updates its probe endpoint. The offset is 0 on the same
-        machine.
+        An answer of a rank that is not being measured only updates its probe endpoint. On one machine, the offset is 0.
         """
         now = time.monotonic()
         self._silences[rank].door = header["door"]
@@ -440,8 +438,7 @@ class Participant:
     def _prepare(self) -> Any:
         """Prepare the engine, on the load's cores; return it and the reasons why nodes are unreachable, by `host:port`.
 
-        On the first rank of a machine, also begins to measure the machine. Blocks, so it runs in the background. Raises
-        the engine's errors.
+        On the first rank of a machine, also begins to measure the machine. Blocks. Raises the engine's errors.
         """
         unreached = unreachable(self._plan["target"].get("hosts", []))
         with on(self._cores):

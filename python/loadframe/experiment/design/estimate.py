@@ -396,8 +396,7 @@ def resource_estimate(
 ) -> ResourceEstimate:
     """Estimate the resources of an experiment with the largest number of runs, or of its `remaining` runs.
 
-    `generators` is the number of machines for ranks; None: one if nodes run on other machines that ranks may not share,
-    else 0.
+    `generators` is the number of machines for ranks; None: 1 if nodes are on machines that ranks may not share, else 0.
     """
     most = remaining or experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)
@@ -542,8 +541,7 @@ def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
 
 
 def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
-    """Return a user's waiting time over a loop: 0 with `until`, one pass if the journey may end in the loop, else all.
-    """
+    """Return a user's waiting time over a loop: 0 with `until`, one pass if the journey may end in it, else all."""
     inner = _walked(loop.steps, waits)
     if loop.until is not None:
         # It may end before the first pass.

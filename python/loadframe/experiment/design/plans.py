@@ -234,8 +234,7 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
     """Return a column for each factor as a bit mask of `basic` independent columns, in ascending order.
 
-    Bit i is independent column i; a mask with several bits is their exclusive or. None if a greedy search finds too few
-    for the resolution.
+    Several bits stand for the exclusive or of these columns. None if a greedy search finds too few for the resolution.
     """
     basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
     reached = {0} | _sums(basis, resolution - 2)
@@ -300,11 +299,10 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     """Return the next trial, as level indices, by tree-structured Parzen estimators (TPE).
 
     `levels` has the number of levels of each factor, `trials` the earlier trials with their losses (lower is better),
-    None for unknown ones. Before eight have a loss, the trial is random, untried if possible. Bergstra, Bardenet,
-    Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered
-    levels. The score of a candidate is the product over factors of its level's share among good trials divided by its
-    share among the others, with one pseudo-count per level. Untried candidates come first. Equal arguments give the
-    same trial.
+    None for unknown ones. Before eight have a loss, the trial is random. Bergstra, Bardenet, Bengio and Kegl,
+    "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered levels. The score
+    of a candidate is the product over factors of its level's share among good trials divided by its share among the
+    others, with one pseudo-count per level. Untried candidates come first. Equal arguments give the same trial.
     """
     import numpy as np
 

@@ -25,10 +25,7 @@ class ComingClients(Model):
     most: Count
 
     def level(self) -> ClientLevel:
-        """Return the stages from `from_` to `most` clients: each number for `every` s, then `more` more at once.
-
-        The last stage jumps to `most`, which then stays.
-        """
+        """Return the stages from `from_` to `most` clients: each number for `every` s, then `more` more at once."""
         stages = []
         for clients in range(self.from_, self.most, self.more):
             stages.append(ClientStage(to=clients, over=self.every))
@@ -44,10 +41,7 @@ class RateShare(Model):
 
 
 def _clients_form(value: object) -> str:
-    """Return the tag of the model for `clients`: `expression`, `coming` (a mapping with `every`), `levels` or `level`.
-
-    `levels` stands for any other mapping, `level` for any other value.
-    """
+    """Return the tag for `clients`: `expression`, `coming` (with `every`), `levels` (other mappings) or `level`."""
     if is_expression(value):
         return "expression"
     if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
@@ -56,10 +50,7 @@ def _clients_form(value: object) -> str:
 
 
 def _rate_form(value: object) -> str:
-    """Return the tag of the model for `rate`: `expression`, `a share` (a mapping with `share`), `levels` or `level`.
-
-    `levels` stands for any other mapping, `level` for any other value.
-    """
+    """Return the tag for `rate`: `expression`, `a share` (with `share`), `levels` (other mappings) or `level`."""
     if is_expression(value):
         return "expression"
     if isinstance(value, RateShare) or (isinstance(value, dict) and "share" in value):
@@ -106,8 +97,7 @@ class LoadEntry(Model):
 
     @model_validator(mode="after")
     def _check_load_model(self) -> "LoadEntry":
-        """Refuse other than exactly one of clients, rate, as_written; and `arrivals` or `max_in_flight` without a rate.
-        """
+        """Refuse other than one of clients, rate, as_written; and `arrivals` or `max_in_flight` without a rate."""
         keys = [key for key in ("clients", "rate", "as_written") if getattr(self, key) is not None]
         if len(keys) != 1:
             problem = f"both {keys[0]} and {keys[1]}" if keys else "neither clients nor a rate"

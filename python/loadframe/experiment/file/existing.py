@@ -117,8 +117,7 @@ def _check_settings(experiment: Experiment) -> None:
 
 
 def not_checked(experiment: Experiment) -> str | None:
-    """Return a sentence on what only the first run checks of an existing cluster, for a dry run; None for new clusters.
-    """
+    """Return a dry run's sentence on what only the first run checks of an existing cluster; None for new ones."""
     if not experiment.exists:
         return None
     names = list(experiment.file.store.settings)
@@ -148,8 +147,7 @@ def not_observed(experiment: Experiment) -> list[str]:
 
 
 def _is_hard(experiment: Experiment, name: str) -> bool:
-    """Return whether the workload parameter of the factor `name` (`with.NAME`) affects the phases that fill the store.
-    """
+    """Return whether the workload parameter of the factor `name`, `with.NAME`, affects the prepared phases."""
     parameter = name.removeprefix(WITH)
     return parameter in experiment.workload.shaping(experiment.prepared)
 
@@ -157,8 +155,7 @@ def _is_hard(experiment: Experiment, name: str) -> bool:
 def _check_nodes(experiment: Experiment) -> None:
     """Raise BadInput for `nodes` as a factor without `store.cluster` or `scale_command`, or for an unusable command.
 
-    If neither a factor nor the file sets the number of nodes, refuse expressions with `nodes`, and transitions without
-    their own number.
+    Without any number of nodes, refuse expressions with `nodes`, and transitions without their own number.
     """
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]

@@ -299,8 +299,7 @@ def _checked_expression(level: Level) -> Level:
 def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:
     """Return the function that parses a level of the factor `name`; its BadInput has no position.
 
-    Settings, keys of collections, and workload parameters are returned as they are. BadInput, at `place`, for an
-    unknown factor.
+    It returns settings, keys of collections and parameters as they are. BadInput, at `place`, for an unknown factor.
     """
     if name in READERS:
         return READERS[name]

@@ -228,8 +228,8 @@ class StoreEntry(Model):
     def _check_existing(self) -> "StoreEntry":
         """Refuse `hosts` with `cluster`, `ACCESS_KEYS` with `cluster`, and `STARTING_KEYS` with either.
 
-        Also refuse a prefix with `data: reuse`. `existing.check_existing` refuses keys that require an existing
-        cluster.
+        Also refuse a prefix with `data: reuse`. For keys that require an existing cluster, see
+        `existing.check_existing`.
         """
         given = self.model_fields_set
         if self.hosts and self.cluster:

@@ -238,8 +238,7 @@ def _number(text: str, where: str) -> float:
 def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
     """Return name and level of a text `NAME=LEVEL`, for a factor (see `_factors`) or `phase`.
 
-    The level is parsed as a YAML scalar, a phase stays text. BadInput, at `where`, for other texts, and for an unknown
-    factor or phase.
+    The level is read as a YAML scalar, a phase as text. BadInput, at `where`, for other texts and unknown names.
     """
     name, equals, level = text.partition("=")
     if not equals or not level:

@@ -279,9 +279,8 @@ def _kind(document: Document) -> Kind:
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the phases to prepare and to measure; BadInput for unknown, duplicate or missing phases.
 
-    Without `measure`, the only phase that neither prepares nor finishes; BadInput if there are several. Without
-    `prepare`, or with `once`, all preparing phases of the workload, in its order, that are in neither `measure` nor
-    `finish`.
+    Without `measure`: the only phase that neither prepares nor finishes; BadInput for several. Without `prepare`, or
+    with `once`: all preparing phases of the workload, in its order, that are in neither `measure` nor `finish`.
     """
     phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare), ("finish", file.finish)):

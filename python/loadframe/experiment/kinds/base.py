@@ -41,10 +41,7 @@ class Stage:
     listener: Listener
 
     def session(self, run: PlannedRun) -> "Session":
-        """Return a session on the cluster for a run, with workload, generator and seed of its treatment.
-
-        Downloads missing corpora. See `Experiment.resolve` for errors.
-        """
+        """Return a session on the cluster for a run: its workload, generator and seed; download missing corpora."""
         # Imported here because reading an experiment file does not need the analyses, which take long to import.
         from loadframe.experiment.runner.session import Session
 

@@ -123,9 +123,8 @@ class Capacity(Kind):
     def check(self, experiment: Experiment) -> None:
         """Raise BadInput for clients, rate or users as factors, and for phases, an SLO or demands that do not fit.
 
-        A measured phase must be able to take the load: a search over the rate refuses groups of requests and journeys
-        of several requests. The SLO may only bound operations of measured phases. `demands` require `nodes` as the only
-        factor.
+        A search over the rate refuses phases with groups of requests or journeys of several requests. The SLO may only
+        bound operations of measured phases. `demands` require `nodes` as the only factor.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -234,8 +233,8 @@ class Capacity(Kind):
     ) -> tuple[list[Trial], Next | Answer]:
         """Return the recorded trials of the search at a planned treatment, judged by the SLO, and its next step.
 
-        The step is the next trial, or the answer of a finished search. A level of the searched factor in `planned` is
-        ignored.
+        The step is the next trial, or the answer of a finished search. The searched factor of `planned` does not
+        matter.
         """
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []

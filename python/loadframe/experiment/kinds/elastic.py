@@ -35,10 +35,9 @@ def loaded(
 ) -> tuple[Stream, ...]:
     """Return a phase's streams under a load, which exactly one of them gets; its expressions must be evaluated.
 
-    Rates count groups and journeys. A rate given as a share is that share of `capacity` (requests/s). With
-    `as_written`, only `arrivals` apply. `arrivals`, unless None, replaces the arrival process of all open streams; the
-    load's own takes precedence for its stream. BadInput, which names the `phase`, if not exactly one stream can take
-    the load.
+    Rates count groups and journeys; one given as a share is that share of `capacity` (requests/s). `as_written` keeps
+    all. `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for
+    its stream. BadInput, which names the `phase`, if not exactly one stream can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)
@@ -104,8 +103,8 @@ class Elastic(Kind):
     def _check_load(self, experiment: Experiment, phase: Phase, name: str, load: LoadEntry) -> None:
         """Raise BadInput for a load that no stream, or more than one, of `phase` can take, or with invalid parameters.
 
-        Also for clients that do not grow, a share that `_check_share` refuses, and `max_in_flight` below the size of a
-        group.
+        Also for clients that do not grow, `max_in_flight` below the size of a group, and a share that `_check_share`
+        refuses.
         """
         document = experiment.document
         if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
@@ -189,8 +188,7 @@ class Elastic(Kind):
         )
 
     def _peak(self, experiment: Experiment, transition: Transition) -> int:
-        """Return the largest number of nodes during a transition: at its start, after a step, or the policy's `most`.
-        """
+        """Return the largest number of nodes in a transition: at its start, after a step, or a policy's `most`."""
         nodes = most = transition.nodes or experiment.file.store.nodes
         for step in transition.timeline or ():
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
@@ -354,8 +352,8 @@ def _check_share(experiment: Experiment, phase: Phase, name: str, rate: RateShar
     """Raise BadInput if no control run measures the capacity for `rate` of the load `name`.
 
     The load `rate.of` must exist, be closed loop and not `as_written`; each transition under the load `name` needs one
-    with as many nodes under `rate.of`. Also refuses a `phase` with several streams: the capacity is of all, but only
-    one gets the rate.
+    with as many nodes under `rate.of`. Also refuses a `phase` with several streams, of which only one would get the
+    rate.
     """
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")

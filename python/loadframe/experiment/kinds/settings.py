@@ -86,8 +86,7 @@ class Settings(Kind):
     def check(self, experiment: Experiment) -> None:
         """Raise BadInput for a throughput objective with an open load, and for `until` with an optimiser (`tpe`).
 
-        The objective `documents` is allowed if each measured phase ingests a source: the store decides how many it
-        accepts.
+        The objective `documents` is allowed if each measured phase ingests a source: the store decides what it accepts.
         """
         written, document = _settings_file(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
@@ -173,8 +172,7 @@ class Settings(Kind):
     def _confirming(self, experiment: Experiment, runs: "Sequence[RecordedRun]") -> list[PlannedRun]:
         """Return all confirmation runs, also recorded ones: default and winner at each size, in the order ABBA.
 
-        They are in new blocks. Winners follow from `runs`, in the first measured phase; sizes without one are omitted.
-        Empty with `confirm: 0`.
+        They are in new blocks. Winners follow from `runs`; sizes without one are omitted. Empty with `confirm: 0`.
         """
         written = _settings_file(experiment.file)
         planned = []

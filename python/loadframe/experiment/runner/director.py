@@ -68,10 +68,7 @@ def thresholds(below: float, above: float) -> Policy:
 
 
 def target_tracking(share: float) -> Policy:
-    """Return the policy that keeps the mean CPU share near `share` (above 0, up to 1).
-
-    The number of nodes follows in proportion to their CPU use.
-    """
+    """Return the policy that keeps the mean CPU share near `share` (0 to 1), with nodes in proportion to CPU use."""
 
     def decide(seen: PolicyInput) -> int:
         """Return the number of nodes, rounded up, with which the CPU share would meet the target."""
@@ -236,10 +233,7 @@ class Director(RunHook):
         return self._holds and self._happened.is_set()
 
     def failure(self) -> LoadframeError | None:
-        """Return the first error of a policy or trigger, or an unexpected one of a change; None without any.
-
-        A change that fails with a LoadframeError is only recorded.
-        """
+        """Return the first error of a policy or trigger, or unexpected one of a change; it ends the run."""
         return self._failure
 
     def end(self) -> list[str]:

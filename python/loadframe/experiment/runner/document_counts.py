@@ -211,9 +211,8 @@ def retries_of_warmup(folder: Path) -> Counter[tuple[str, str]]:
 def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any], warmup_retries: int = 0) -> int:
     """Return the most documents that requests without an answer may have written, from the operation's outcome.
 
-    These are requests in flight at the end and, if a connection error or timeout occurred, all failed requests and
-    retries except failures known to be of another class; times `size` for a bulk. `warmup_retries` is the number of its
-    retries in the warm-up.
+    These are requests in flight at the end and, after a connection error or timeout, all failed requests and retries
+    except failures known to be of another class; times `size` for a bulk. `warmup_retries` are those of the warm-up.
     """
     bulk = form.get("bulk") or {}
     # A bulk may fail by an item although others had no answer. Failed items of deletions are mostly missing documents.
@@ -303,9 +302,8 @@ class AcknowledgedDocuments:
     ) -> dict[str, dict[str, Any]]:
         """Return the gain (`Gain.as_dict`) of each operation that changes the number, for a load that starts now.
 
-        `forms` and `corpora` are the phase's, by name. Empty if a deletion may meet missing documents, the store
-        removes documents of a written collection, or other requests may change the number: then nothing is known about
-        the growth.
+        `forms` and `corpora` are the phase's, by name. Empty, because the growth is unknown, if a deletion may meet
+        missing documents, the store removes documents of a written collection, or other requests may change the number.
         """
         if any(self._is_unknown(form) for form in forms.values()):
             return {}
@@ -351,10 +349,7 @@ class AcknowledgedDocuments:
         return may_change_number(form) if write is None else write[1]["collection"] in self._uncountable
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
-        """Return the counted collection that an operation writes; None for other operations.
-
-        None, too, for writes with `per` (a collection for each field value) or `target` (another server).
-        """
+        """Return the counted collection that an operation writes; None for others, and with `per` or `target`."""
         write = written_content(form)
         # `per` creates a collection for each field value, and `target` names another server.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):
@@ -395,9 +390,8 @@ class AcknowledgedDocuments:
         """Return a sentence if the store's count `stored` differs from the expected one; None if equal or unknown.
 
         Requests without an answer make the expected number a range. The sentence is about acknowledged documents if the
-        store holds fewer than these. `evicted` is the number of documents that the store has evicted from all
-        collections. The sentence ends with EVICTED if the missing documents can be among these, less those missing in
-        other collections.
+        store holds fewer than these. It ends with EVICTED if the missing ones can be among the `evicted` documents of
+        all collections, less those missing in other collections.
         """
         self._evicted[collection] = 0
         expected = self._counts.get(collection)

@@ -57,10 +57,7 @@ class NotRestored(LoadframeError):
 
 
 def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[str, Any]:
-    """Return the settings of a treatment by name; one that is null in the file or the treatment is None.
-
-    None stands for the value before the experiment.
-    """
+    """Return the settings of a treatment by name; a null one is None, for the value before the experiment."""
     settings = dict(experiment.cluster_spec(treatment)["settings"])
     names = [*(SETTINGS + name for name in experiment.file.store.settings), *treatment]
     nulls = {name.removeprefix(SETTINGS) for name in names if name.startswith(SETTINGS)} - set(settings)
@@ -263,10 +260,7 @@ class ExistingClusters:
         return cluster
 
     def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
-        """Return a copy of the experiment with the number of nodes and the collection prefix of the run's cluster.
-
-        The cluster must be attached, as after `provide`.
-        """
+        """Return a copy of the experiment with node count and collection prefix of the run's attached cluster."""
         target = self._targets[self._key(run.treatment)]
         assert target.cluster
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
@@ -457,9 +451,8 @@ class ExistingClusters:
     def _require_state(self, target: ExistingCluster, run: PlannedRun) -> None:
         """Raise BadInput if version, nodes, health or collections of the cluster are not as the run expects.
 
-        Version: that of the file. Nodes: the wanted number, unless it can be changed. Health: ready, unless
-        `allow_bad`. Collections: those of the run must exist with `data: reuse`, else none of them unless the
-        experiment created it.
+        Nodes: the wanted number, unless it can be changed. Health: ready, unless `allow_bad`. Collections: those of the
+        run must exist with `data: reuse`; otherwise none may exist that the experiment did not create.
         """
         cluster, file = target.cluster, self._experiment.file
         assert cluster
@@ -592,8 +585,7 @@ class ExistingClusters:
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:
         """Return the fingerprint of the data that the experiment may adopt from an earlier one, or None.
 
-        None without `prepare: once` or `data: keep`, with a prefix of its own, with factors that change the data, and
-        if its load changes data.
+        None without `prepare: once` or `data: keep`, with its own prefix, and if factors or the load change the data.
         """
         experiment = replace(self._experiment, found_nodes=cluster.size)
         if not experiment.file.fills_once or experiment.file.store.prefix is not None:

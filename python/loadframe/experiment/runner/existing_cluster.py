@@ -36,10 +36,7 @@ class RuntimeSettings:
         self.applied: dict[str, Any] = {}
 
     def note(self, cluster: Cluster, names: Sequence[str]) -> None:
-        """Write the present values of settings to the ledger, which restores them, in place of noted ones.
-
-        BadInput if one cannot be read.
-        """
+        """Write the present values of settings to the ledger, over earlier ones; BadInput if one cannot be read."""
         before = cluster.store.running_settings(cluster.addresses, names)
         self._ledger.changes.settings |= {name: setting.explicit for name, setting in before.items()}
         self._ledger.write()
@@ -60,8 +57,7 @@ class RuntimeSettings:
                 self._effects.setdefault((name, json.dumps(None)), restored)
 
     def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
-        """Raise BadInput, at `where`, if two levels of a setting have the same effect; `test` must have set them all.
-        """
+        """Raise BadInput, at `where`, if two levels of a setting have the same effect. Call `test` before."""
         for name, values in levels.items():
             seen: dict[str, Any] = {}
             for level in values:
@@ -292,10 +288,7 @@ class ExistingCluster:
             raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=self.text)
 
     def drop(self, listener: Listener) -> None:
-        """Drop the collections that the experiment created, and remove them from the ledger.
-
-        LoadframeError on failure.
-        """
+        """Drop the collections that the experiment created, also from the ledger; LoadframeError on failure."""
         assert self.cluster
         drop_collections(self.cluster, self.changes, listener)
         self.ledger.write()
@@ -374,7 +367,6 @@ def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
 
 
 def _is_version(version: str, expected: str) -> bool:
-    """Return whether the numbers in `version`, after a product's name, begin with those in `expected` (`8.1`, `8.1.3`).
-    """
+    """Return whether the numbers in `version`, after a product's name, begin with those in `expected`."""
     numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
     return numbers[: len(wanted)] == wanted

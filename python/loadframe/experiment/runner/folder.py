@@ -171,7 +171,7 @@ class ExperimentFolder(RecordedRuns):
     def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
         """Add this session to `experiment.json`; return sentences on changes of `instrument` since the last session.
 
-        `instrument` describes loadframe and this machine. `measured` has the versions of the systems under test, of
+        `instrument` describes loadframe and this machine. `measured` has the versions of the systems under test,
         service code and policies, by name. Without recorded runs, nothing is compared. BadInput if `measured` has
         changed.
         """
@@ -321,8 +321,8 @@ class RunCount:
     def remaining(self) -> Design:
         """Return the missing runs of the largest design, else those that the kind adds now; none if finished.
 
-        An upper bound for runs that depend on results. With searches, the first trial of each unfinished one, also if
-        that is recorded.
+        An upper bound for runs that depend on results. With searches, the first trial, also a recorded one, of each
+        unfinished.
         """
         pending = self.pending()
         if not pending:

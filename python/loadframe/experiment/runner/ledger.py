@@ -64,10 +64,7 @@ class Ledger:
 
     @classmethod
     def new(cls, name: str, changes: Changes) -> "Ledger":
-        """Create, lock and write the ledger NAME.json; BadInput, without a file left, if it cannot be written.
-
-        BlockingIOError if another command holds its lock.
-        """
+        """Create, lock and write the ledger NAME.json; BadInput, without a file left, if it cannot be written."""
         ledger = cls(folders.make(_folder()) / f"{name}.json", changes)
         try:
             ledger.write()
@@ -144,10 +141,7 @@ def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
 
 
 def has_leftovers(experiment: Path) -> bool:
-    """Return whether a ledger lists changes by the experiment in the folder `experiment`, except those kept on purpose.
-
-    Ledgers of running commands count, too.
-    """
+    """Return whether a ledger lists changes of the experiment in the folder `experiment`, not kept on purpose."""
     ledgers = map(_read, _folder().glob("*.json"))
     return any(changes and changes.experiment == str(experiment.absolute()) and not changes.kept for changes in ledgers)
 
@@ -167,10 +161,9 @@ def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> 
 
 
 def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
-    """Remove the collections of a killed experiment, restore its settings, and delete its ledger, which must be locked.
+    """Remove the collections of a killed experiment, restore its settings, and delete its locked ledger.
 
-    The ledger stays, unlocked, if the cluster has another number of nodes than before. LoadframeError if a removal
-    fails.
+    The ledger stays, unlocked, if the cluster has another number of nodes than before. LoadframeError on failure.
     """
     announce(leftover, listener)
     attempt(

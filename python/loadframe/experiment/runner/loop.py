@@ -145,10 +145,7 @@ class Deadline:
         return None if left is None else max(left - seconds, 0.0)
 
     def _left(self) -> float | None:
-        """Return the seconds until the last run must have ended (with `margin`); None without a limit.
-
-        Negative afterwards.
-        """
+        """Return the seconds until the last run must have ended (with `margin`), or negative; None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
     def _extended(self) -> bool:
@@ -473,8 +470,8 @@ class _Group:
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
 
-        Runs that the kind adds for the same block and state follow on the same cluster. A run that fails is recorded as
-        failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime if a further run would end
+        Runs that the kind adds for the same block and state follow on the same cluster. A failed run is recorded as
+        such. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime if a further run would end
         too late.
         """
         self._begin(runs[0])

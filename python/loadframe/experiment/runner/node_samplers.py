@@ -23,10 +23,7 @@ from loadframe.observe.machine import PATIENCE, MachineSampler, SampleTargets, l
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
-    """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics.
-
-    They follow nodes that join and leave.
-    """
+    """Return samplers for the present and later nodes, their machines, this machine, and store statistics."""
 
     def here() -> Iterable[Node]:
         """Return the nodes on this machine now; nodes without a machine count as here."""

@@ -68,10 +68,7 @@ def check_load(
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
-    """Raise BadInput if several ranks share a phase that sends a whole corpus with fewer documents than ranks.
-
-    Corpora of unknown size are not checked.
-    """
+    """Raise BadInput if a phase sends a whole corpus with fewer documents, if their number is known, than ranks."""
     for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
         documents = corpus.get("documents") or corpus.get("at_most")
         if documents is not None and documents < ranks:

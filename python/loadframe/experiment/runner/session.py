@@ -179,8 +179,7 @@ class Session:
         """Run phases that fill or warm the store, without a run; LoadframeError if requests fail or data is lost.
 
         In a phase that only warms, one success of each operation suffices. Data is lost if the store's count differs
-        from the acknowledged documents. The engine writes its files to `folder`. KeyboardInterrupt if an interrupt ends
-        a phase.
+        from the acknowledged documents. The engine writes to `folder`. KeyboardInterrupt if an interrupt ends a phase.
         """
         for phase in phases:
             self._await_ready(phase)
@@ -483,9 +482,8 @@ class Session:
 
         `began` is the start of the run, s of the monotonic clock; `started` is called with the start of the load, s
         since then. A failure of the hook ends the phase early, without an error: the caller must ask the hook. With
-        `kept`, the latest answers and dead letters are written to that folder, and samples are kept if the generator
-        has them. `events` gets the progress, and `closing` ends sources after an interrupt. PhaseFailed if the load
-        fails.
+        `kept`, the latest answers and dead letters are written to that folder, and samples, if on, are kept. `events`
+        gets the progress, and `closing` ends sources after an interrupt. PhaseFailed if the load fails.
         """
         plan = phase.plan(
             seed=self.seed,
@@ -560,8 +558,7 @@ class Session:
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
         """Return the part of the plan with the node of each client, `homes`, with `spread: nearest`; empty otherwise.
 
-        Measures the round trips, or repeats the assignment in `generator.nearest_as`. Stores the assignment for the
-        manifest.
+        Measures round trips, or repeats the assignment in `generator.nearest_as`; stores it for the manifest.
         """
         if self.generator.spread != "nearest":
             return {}
@@ -639,8 +636,7 @@ class Session:
     def _count_difference(self, name: str) -> str | None:
         """Return a sentence if a collection's acknowledged and counted documents differ, or None if equal or unknown.
 
-        Counts again until they agree, up to the store's `count_lag`, or until an interrupt. Names evictions that
-        explain it.
+        Counts again until they agree, up to the store's `count_lag`, or until an interrupt. Names evictions.
         """
         counted_at = time.monotonic()
         while self._acknowledged.difference(name, stored := self.cluster.count(name)):
@@ -685,8 +681,7 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
 
 
 def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a service refused `force_merge`, `flush` or `refresh`: all statuses are 401, 403, 404, 405 or 410.
-    """
+    """Return whether a service refused `force_merge`, `flush` or `refresh`, only with the statuses `_NOT_OFFERED`."""
     return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
 
 

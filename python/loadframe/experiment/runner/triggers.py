@@ -101,8 +101,8 @@ class LiveMetrics:
     def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
         """Return the throughput of the last second and that of each missed second, 1/s, in the unit of the analysis.
 
-        The unit is acknowledged events of sources (the mean of all these seconds), else requests or documents. `missed`
-        is the throughput of missed seconds in requests, `elapsed` the seconds since the previous call, which `before`
+        The unit is acknowledged events of sources (their mean over these seconds), else requests or documents. `missed`
+        is the throughput of missed seconds in requests, `elapsed` the seconds since the call before, which `before`
         describes.
         """
         if progress.sources:
@@ -371,8 +371,7 @@ def _breaks(second: SecondMetrics, slo: Objective) -> bool | None:
 
 
 def _fails(second: SecondMetrics, slo: Objective, operation: str) -> bool | None:
-    """Return whether an operation's share of failures exceeds the limit in a second; None without a request or a limit.
-    """
+    """Return whether an operation's share of failures exceeds the limit; None without a request or a limit."""
     share = second.error_shares.get(operation)
     return None if share is None or slo.errors is None else share > slo.errors
 

@@ -102,9 +102,9 @@ class WindowControl:
     def _end_window(self, seconds: int, soonest: int) -> Adjustment | None:
         """Return the adjustment that ends the measurement at second `soonest` of the load, or None.
 
-        At planned lengths of the window (looks), compares its precision with the aim; both are stored. None before the
-        next look, without an automatic length, if the precision is not reached, or at the limit, where the engine ends
-        the window.
+        At planned lengths of the window (looks), compares its precision with the aim, and stores both. None before a
+        look, without an automatic length, if the precision is not reached, or at the limit, where the engine ends the
+        window.
         """
         assert self._warmup_ends is not None
         measured = seconds - self._warmup_ends
