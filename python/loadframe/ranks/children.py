@@ -23,6 +23,7 @@ class Children:
     """Programs on one rank."""
 
     def __init__(self, world: Wire) -> None:
+        """Begin without programs; `world` sends messages to rank 0."""
         self._world = world
         self._running: dict[int, _Child] = {}
 

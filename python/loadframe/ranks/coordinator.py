@@ -55,6 +55,7 @@ class _RootRouter(MessageRouter):
     """Message router of rank 0, which receives the introductions of all ranks."""
 
     def __init__(self, world: MpiProxy, all_here: "Future[list[Header]]") -> None:
+        """Introduce this rank; `all_here` gets the introductions of all ranks, by rank, once they are complete."""
         self._all_here = all_here
         self.farewells: set[int] = set()
         super().__init__(world)

@@ -368,7 +368,7 @@ class StoppingRule:
 def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
     """Return all runs of the next unfinished block, also recorded ones; empty if no block is needed.
 
-    So it is without `until`, when the intervals are narrow enough, and at `until.most` blocks. `design` returns the
+    None is needed without `until`, if the intervals are narrow enough, and at `until.most` blocks. `design` returns the
     design of an experiment; `runs_path` is the folder with the recorded runs. BadInput if a recorded run is damaged.
     """
     until = experiment.file.until

@@ -35,9 +35,9 @@ def loaded(
 ) -> tuple[Stream, ...]:
     """Return a phase's streams under a load, which exactly one of them gets; its expressions must be evaluated.
 
-    Rates count groups and journeys; one given as a share is that share of `capacity` (requests/s). `as_written` keeps
-    all. `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for
-    its stream. BadInput, which names the `phase`, if not exactly one stream can take the load.
+    Rates count groups and journeys; one given as a share is that share of `capacity` (requests/s). `as_written` changes
+    no load. `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence
+    for its stream. BadInput, which names the `phase`, if not exactly one stream can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)

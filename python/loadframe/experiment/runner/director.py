@@ -446,6 +446,7 @@ class _Change:
     """State of a change."""
 
     def __init__(self) -> None:
+        """Begin a change that has not ended."""
         #: End of a successful change, s since the start of the measured window.
         self.over: float | None = None
         self.finished = False

@@ -340,8 +340,8 @@ class AcknowledgedDocuments:
     def _is_unknown(self, form: Mapping[str, Any]) -> bool:
         """Return whether nothing is known about the growth by an operation.
 
-        So it is if the form has neither `new_documents` nor `target`, and writes an uncountable collection, or is no
-        write but may change the number.
+        Known are forms with `new_documents` or `target`, and writes to collections that are countable; unknown are
+        other forms that may change the number.
         """
         if form.get("new_documents") is not None or form.get("target"):
             return False

@@ -162,7 +162,7 @@ class ExistingClusters:
         return f"{key[0]} at {key[1]} (existing cluster)"
 
     def survey(self, design: Design) -> dict[str, str]:
-        """Attach to every cluster of the design and check it; return version and nodes of each.
+        """Attach to every cluster of the design and check it; return version and nodes of each, by `_name`.
 
         Removes leftovers of earlier commands. Tests each level of a setting, then restores it. BadInput, before the
         first run, if a cluster does not answer or is not as expected, or if a level cannot be set.

@@ -28,7 +28,7 @@ class RuntimeSettings:
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        """Assume that all settings are as before the experiment; `ledger` receives these values in `test`."""
+        """Assume that all settings are as before the experiment; `note` writes their values to `ledger`."""
         self._ledger = ledger
         #: Values in effect, by setting and level as JSON, measured before the first run.
         self._effects: dict[tuple[str, str], str] = {}

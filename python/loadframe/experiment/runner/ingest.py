@@ -55,7 +55,7 @@ def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only")
 
 
 def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
-    """Return the phase with another feed for its source, until the feed ends or, unless None, for `duration` s.
+    """Return the phase with another feed for its source, until the feed ends, or for `duration` s unless None.
 
     The phase must have exactly one source (ValueError otherwise). Its `stop_when` is removed. `workers` replaces the
     number of workers; None keeps it. BadInput if the feed contradicts itself, such as a wait without a port.

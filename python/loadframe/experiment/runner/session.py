@@ -582,9 +582,9 @@ class Session:
             wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
 
     def _deviations(self) -> list[str]:
-        """Return the deviations of the cluster from its specification.
+        """Return the deviations of the cluster from its specification, and lost indexes, one sentence each.
 
-        With `allow_bad`, unready states are reported as remarks and stored in `_allowed` instead.
+        With `allow_bad`, unready states are stored in `_allowed` instead, with a remark the first time.
         """
         differs, unready = self.cluster.differences()
         differs += self._lost_indexes()
