@@ -382,7 +382,7 @@ class Session:
         """Return the error of a phase with failed requests, dropped writes or unacknowledged events; None if complete.
 
         Failures of its warm-up count, too. In a phase that only warms, one success of the operation suffices. Managed
-        services refuse `force_merge`, `flush` and `refresh`: that is noted in `_refused` and is no error.
+        services refuse `force_merge`, `flush` and `refresh`: that is noted in `_refused` without an error.
         """
         for name, source in outcome.get("sources", {}).items():
             if source["left_over"]:
