@@ -162,7 +162,7 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is
 
 
 def _require_common(store: str, settings: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-    """Raise BadInput for invalid `settings` if the `common` ones, without those of factors, have the same error.
+    """Raise BadInput for `settings` if the `common` ones, those outside factors, are invalid with the same error.
 
     Common settings can require one of a factor, such as MongoDB's `routers` with levels of `members`.
     """

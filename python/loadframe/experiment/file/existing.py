@@ -117,7 +117,7 @@ def _check_settings(experiment: Experiment) -> None:
 
 
 def not_checked(experiment: Experiment) -> str | None:
-    """Return a dry run's sentence on what only the first run checks of an existing cluster; None for new ones."""
+    """Return a sentence on facts of an existing cluster that a dry run does not check; None for new clusters."""
     if not experiment.exists:
         return None
     names = list(experiment.file.store.settings)
@@ -130,7 +130,7 @@ def not_checked(experiment: Experiment) -> str | None:
 
 
 def not_observed(experiment: Experiment) -> list[str]:
-    """Return sentences on what Loadframe cannot observe or change on existing clusters; empty for new ones."""
+    """Return sentences on facts of existing clusters that Loadframe cannot observe or change; empty for new ones."""
     if not experiment.exists:
         return []
     unchanged = (

@@ -428,7 +428,7 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
-    """Return the capacity (1/s) for a run: that of the first block whose control run under the load `rate.of` is valid.
+    """Return the capacity (1/s) for a run, from the first block with a valid control run under the load `rate.of`.
 
     The control run has as many initial nodes as `run`; its block may be another. See `capacity_shown` for the errors.
     """

@@ -585,7 +585,8 @@ class ExistingClusters:
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:
         """Return the fingerprint of the data that the experiment may adopt from an earlier one, or None.
 
-        None without `prepare: once` or `data: keep`, with its own prefix, and if factors or the load change the data.
+        None without `prepare: once` or `data: keep`, if the file sets a prefix, and if factors or the load change the
+        data.
         """
         experiment = replace(self._experiment, found_nodes=cluster.size)
         if not experiment.file.fills_once or experiment.file.store.prefix is not None:

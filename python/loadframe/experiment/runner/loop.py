@@ -280,8 +280,9 @@ def run_experiment(
 
     A run that fails, or whose cluster fails to start twice, is recorded as failed, and the loop continues. An interrupt
     discards the run in progress and is raised. BadInput, before the first run, if this machine lacks a requirement of
-    every run. OutOfTime if the next run would exceed the deadline. NotRestored, after the last run, if an existing
-    cluster could not be restored.
+    every run. OutOfTime if the next run would exceed the deadline; ClusterLost and RankLost end it, too. NotRestored,
+    after the last run, if an existing cluster could not be restored. If no run is missing, only leftovers on existing
+    clusters are removed, and BadInput is raised if these differ from the last session.
     """
     count = RunCount(experiment, design, folder)
     if not count.pending():
@@ -456,7 +457,7 @@ class _Group:
         expected: Mapping[str, float],
         count: RunCount,
     ) -> None:
-        """Take what the runs need; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
+        """Store the arguments; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
         self._experiment = experiment
         self._folder = folder
         self._listener = listener

@@ -412,7 +412,7 @@ class Session:
         return None
 
     def _not_judged(self, phases: Sequence[ResolvedPhase], events: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return phrases on what the verdict does not cover, such as statistics that a service hides.
+        """Return phrases on facts that the verdict does not cover, such as statistics that a service hides.
 
         Also refused operations, unseen programs, nodes without requests, and losses of documents that cannot be judged.
         `events` are the run's, with the differences of counts.
