@@ -49,7 +49,9 @@ def check_load(
 ) -> None:
     """Raise BadInput if the engine would refuse the load; called before a node starts or a store changes.
 
-    `target` is the part of `Cluster.target` that is known before the start. `spec` is that of a cluster of Loadframe.
+    `driver` is the store's, and `nodes` the number of its nodes. `target` is the part of `Cluster.target` that is known
+    before the start. `spec` is that of a cluster of Loadframe. Also for ports that are in use, corpora with fewer
+    documents than ranks, and cores that the generator cannot have.
     """
     # Placeholders, because the addresses of the nodes may not be known yet.
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
@@ -66,7 +68,7 @@ def check_load(
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
-    """Raise BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
+    """Raise BadInput if a phase sends a whole corpus with fewer documents, if their number is known, than ranks."""
     for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
         documents = corpus.get("documents") or corpus.get("at_most")
         if documents is not None and documents < ranks:
@@ -78,7 +80,7 @@ def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
 
 
 def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
-    """Raise BadInput if several ranks would roll over or delete indices."""
+    """Raise BadInput for operations that manage indices, or keep a number of days, on several ranks."""
     for name, form in phase.operations.items() if ranks > 1 else ():
         if "manage_indices" in form:
             what = "when to roll over an index"
@@ -127,7 +129,10 @@ def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listene
 
 
 def _unready_state(cluster: Cluster) -> str:
-    """Return the reasons why the cluster is not ready, or the error of its health check; empty if it is ready."""
+    """Return why the cluster is not ready (replicas missing or data moving), or the error of its health check.
+
+    Empty if it is ready.
+    """
     try:
         return "; ".join(unready(cluster.health(), cluster.size))
     except LoadframeError as error:
