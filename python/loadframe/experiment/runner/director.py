@@ -36,9 +36,10 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
 from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
 from loadframe.experiment.runner.listener import RunHook
+from loadframe.experiment.runner.node_samplers import process_samplers
 from loadframe.experiment.runner.triggers import LiveMetrics, NotBefore, RunState, Trigger
 from loadframe.load import Progress
-from loadframe.observe import ProcessSampler, Sample
+from loadframe.observe import Sample
 from loadframe.record import RunWriter
 
 
@@ -467,36 +468,37 @@ class _CpuWatcher:
     def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
         """Take the cluster to sample, and the metrics that receive the samples.
 
-        Shares are of the nodes' CPU limit or, without an enforced one, of all CPUs of this machine. Process ids are
-        looked up on this machine, also those of nodes on other machines.
+        Shares are of the nodes' CPU limit or, without an enforced one, of all CPUs of the node's machine.
         """
         self._metrics = metrics
         limits = cluster.describe()["limits"]
-        limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
-        self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
+        self._limit = limits["cpus"] if limits["enforced_by"] != "none" else None
         self._cluster = cluster
-        self._sampler = ProcessSampler(self._processes, families=cluster.store.many_processes)
+        self._samplers = process_samplers(cluster)
         self._due = 0.0
 
-    def _processes(self) -> dict[str, int]:
-        """Return the process ids, by node name, of running `data_processes`."""
-        nodes = self._cluster.nodes
-        wanted = data_processes(nodes)
-        return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
+    def _usable(self, node: Node) -> float:
+        """Return the number of CPUs that a node may use."""
+        if self._limit is not None:
+            return float(self._limit)
+        elsewhere = node.machine is not None and not node.machine.here
+        return len(node.machine.facts.cores) if elsewhere and node.machine else psutil.cpu_count() or 1
 
     def look(self, now: float) -> None:
         """Add the CPU share of each data node to the metrics, with that of its companions, at most once a second.
 
-        `now` is in s since the start of the measured window; calls during the warm-up, below 0, are ignored.
+        `now` is in s since the start of the measured window; calls during the warm-up, below 0, are ignored. Waits up
+        to 3 s for a machine that does not answer; its nodes then have no share.
         """
         if now < self._due:
             return
         self._due = now + 1.0
-        seen = [look for look in self._sampler.sample(now) if isinstance(look, Sample)]
-        of_node = data_processes(self._cluster.nodes)
+        seen = [look for sampler in self._samplers for look in sampler.sample(now) if isinstance(look, Sample)]
+        nodes = {node.name: node for node in self._cluster.nodes}
+        of_node = data_processes(list(nodes.values()))
         shares: dict[str, float] = defaultdict(float)
         for look in seen:
-            node = of_node.get(look.source.removeprefix("node:"))
-            if look.metric == "process.cpu" and node:
-                shares[f"node:{node}"] += look.value / self._may_use
+            name = of_node.get(look.source.removeprefix("node:"))
+            if look.metric == "process.cpu" and name:
+                shares[f"node:{name}"] += look.value / self._usable(nodes[name])
         self._metrics.look(shares)

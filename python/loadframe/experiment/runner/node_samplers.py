@@ -24,25 +24,30 @@ from loadframe.observe.machine import PATIENCE, MachineSampler, SampleTargets, l
 
 def samplers(cluster: Cluster) -> list[Sampler]:
     """Return samplers for the present and later nodes, their machines, this machine, and store statistics."""
-
-    def here() -> Iterable[Node]:
-        """Return the nodes on this machine now; nodes without a machine count as here."""
-        # Evaluated at each sample, because nodes join and leave.
-        return (node for node in cluster.nodes if node.machine is None or node.machine.here)
-
-    def pids() -> dict[str, int]:
-        """Return the process ids of the nodes on this machine, by node."""
-        return {node.name: node.pid for node in here() if node.pid}
-
+    pids = _pids_here(cluster)
     return [
-        ProcessSampler(pids, families=cluster.store.many_processes),
         JvmSampler(pids),
-        CgroupSampler(lambda: _groups(here())),
+        CgroupSampler(lambda: _groups(_here(cluster))),
         HostSampler(),
         ProgramSampler(pids),
         StoreSampler(cluster.statistics),
-        *_remote_samplers(cluster),
+        *process_samplers(cluster),
     ]
+
+
+def process_samplers(cluster: Cluster) -> list[Sampler]:
+    """Return samplers for the processes of the present and later nodes; those of remote machines sample more."""
+    return [ProcessSampler(_pids_here(cluster), families=cluster.store.many_processes), *_remote_samplers(cluster)]
+
+
+def _here(cluster: Cluster) -> list[Node]:
+    """Return the nodes on this machine now; nodes without a machine count as here."""
+    return [node for node in cluster.nodes if node.machine is None or node.machine.here]
+
+
+def _pids_here(cluster: Cluster) -> Callable[[], dict[str, int]]:
+    """Return a function for the process ids, by node name, of the nodes on this machine; nodes join and leave."""
+    return lambda: {node.name: node.pid for node in _here(cluster) if node.pid}
 
 
 def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
