@@ -210,7 +210,7 @@ class Elasticsearch(SearchStore):
             self._count_voters(addresses)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, and wait until it holds none; then remove its vote.
+        """Move all shards off the node, wait until it holds none, and take its vote; before version 7 lower the quorum.
 
         BadInput if the others cannot hold all replicas, or cannot elect a master. `watch` gets the shards left.
         """

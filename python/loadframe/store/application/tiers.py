@@ -48,9 +48,10 @@ class Tiers:
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
-        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed.
+        """Read the tiers that `keep` stored in the folder `balancer`; BadInput if missing or malformed.
 
-        Clusters that version 0.3 started can have one address per store, as a text, and no settings of the balancer.
+        A file of version 0.3, with one address per store as a text and without the balancer's settings, is accepted;
+        the settings get their defaults.
         """
         try:
             tiers = json.loads(nofollow.read_text(balancer, TIERS) or "")
@@ -82,7 +83,10 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 
 
 def tell(member: Member, text: str) -> None:
-    """Write `text` into the file that a process waits for (`waiting`), which starts it; replaces an earlier text."""
+    """Write `text` into the file TOLD of a process that waits for it (`waiting`), which starts the process.
+
+    Replaces an earlier text, which does not start it again.
+    """
     assert member.folder
     member.call(replace_file, member.folder, TOLD, text)
 
@@ -125,8 +129,9 @@ _MAX_SIZE = 16 * 2**20
 def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
     """Return the text files below a folder that match a glob pattern in `patterns`, by relative path, in path order.
 
-    Hidden files and folders, `__pycache__` and files that match one of `without` are skipped. BadInput for a file that
-    is unreadable or not UTF-8, for no files, and for more than 16 * 2**20 characters in total.
+    Hidden files and folders, `__pycache__`, and files that match one of `without` (as in `PurePath.match`: `test_*` is
+    a file's name) are skipped. BadInput for a file that is unreadable or not UTF-8, for no files, and for more than 16
+    * 2**20 characters in total.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})

@@ -159,7 +159,7 @@ class Couchbase(Store):
         membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Add the node; it serves nothing before the data is rebalanced."""
+        """Wait for the started node, and add it unless it is known; it serves nothing before the data is rebalanced."""
         membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
@@ -219,7 +219,7 @@ class Couchbase(Store):
         return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
 
     def _index(self, addresses: Sequence[str], name: str) -> None:
-        """Create the primary index, which statements on all documents need."""
+        """Create the bucket's primary index, which statements on all documents need, unless it exists."""
         self._query(addresses, f"CREATE PRIMARY INDEX IF NOT EXISTS ON {_quoted(name)}", "leave index: true out")
 
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:

@@ -85,7 +85,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def shard_settings(routers: int | None, config_servers: int | None) -> dict[str, Any]:
-    """Return the settings of a sharded cluster with these numbers; None leaves a number out. Shards have one member."""
+    """Return the settings `members` (1), `routers` and `config_members` of a sharded cluster, without a None."""
     given = {"routers": routers, "config_members": config_servers}
     return {"members": 1, **{key: value for key, value in given.items() if value is not None}}
 
@@ -254,7 +254,10 @@ def _secrets(node: NodeSpec) -> dict[str, str]:
 
 
 def _is_member(node: NodeSpec) -> bool:
-    """Whether a node is a member of a set: by setting, as one of several, to join one, or as a former member."""
+    """Whether a node is a member of a set: by the setting `replica_set`, else by the configuration in its folder.
+
+    Without either, unless it is the only founder. A founder's folder does not count.
+    """
     if "replica_set" in node.settings:
         return bool(node.settings["replica_set"])
     before = None if node.founders or not node.folder.exists() else nofollow.read_text(node.folder, _CONFIG)
