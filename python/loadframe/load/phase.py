@@ -298,7 +298,8 @@ def run_phase(
     of `closing.patience`, ends it earlier with `interrupted` set.
 
     No load is running when this returns or raises. BadInput, before anything is sent, if the engine refuses the plan;
-    PhaseFailed, with the outcome so far, if the generator fails; LoadframeError if the records cannot be written.
+    PhaseFailed, with the outcome so far, if the generator fails or the window is chosen too late; LoadframeError if the
+    records cannot be written, or if the engine refuses new hosts.
     """
     with interrupts.deferred():
         handle = _start(plan, folder, cores, ranks)

@@ -153,6 +153,7 @@ class HostSampler:
     waits = False
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
+        """`proc` and `sys` are the mount points of proc(5) and sysfs(5)."""
         self._proc = proc
         self._interfaces, self._blocks = sys / "class" / "net", sys / "block"
         self._rates = Rates()
@@ -176,7 +177,10 @@ class HostSampler:
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
-        """Yield the shares, 0 to 1, of busy and stolen time of all CPUs since the last call; nothing at the first."""
+        """Yield the shares, 0 to 1, of busy and stolen time of all CPUs since the last call; nothing at the first.
+
+        Waiting for storage is not busy.
+        """
         with (self._proc / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]

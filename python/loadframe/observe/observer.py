@@ -209,7 +209,8 @@ class Live:
     def look(self, now: float) -> Look:
         """Run all samplers and return their results, with rates; `now` is the time on the caller's clock, s.
 
-        A rate covers the time since the last call, so the first call yields none.
+        The growth per second of a metric in `totals` is added as `METRIC/s`. A rate covers the time since the last
+        call, so the first call yields none.
         """
         figures: dict[str, dict[str, float]] = {}
         gaps = {}

@@ -419,6 +419,7 @@ class JvmSampler:
     waits = False
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]):
+        """`pids` returns node name -> process id, for each sample."""
         self._pids = pids
         self._known: dict[str, _Jvm] = {}
         self._rates = Rates()
@@ -475,7 +476,10 @@ def _content(file: Path) -> bytes:
 
 
 def published_by(pid: int) -> Path | None:
-    """Return the hsperfdata file of a process, as a path below /proc/PID/root/tmp; None if it has none or has ended."""
+    """Return the hsperfdata file of a process, as a path below /proc/PID/root/tmp.
+
+    None if it has none or has ended, or if this user may not look.
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         numbers = re.search(r"^NSpid:\s*(.*)$", status, re.MULTILINE)

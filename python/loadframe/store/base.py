@@ -313,7 +313,8 @@ class Store(ABC):
     def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or the one on the PATH; None if the store has to be downloaded.
 
-        BadInput if `home` is not an installation of this kind, or if the store is missing and cannot be downloaded.
+        BadInput if `home` is not an installation of this kind, or if the store is missing and cannot be downloaded. By
+        default None without `home`, else BadInput.
         """
         if home is None:
             return None

@@ -271,7 +271,8 @@ class Application(Store):
         """Form the stores, start the instances, wait for them, and start the balancer.
 
         `members` are all processes. Writes the tiers, with the stores' credentials, into the balancer's folder, for
-        `join` and `reunite`. StoreFailed if the wait for a store or for the instances exceeds 180 s.
+        `join` and `reunite`. The instances' environment has SETTING_NAME for each setting, the logins, and a random
+        SECRET. StoreFailed if the wait for a store or for the instances exceeds 180 s.
         """
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
@@ -413,6 +414,7 @@ class Application(Store):
         balancer.drain(self._tiers(member).commands, member.name)
 
         def idle() -> bool:
+            """Whether the balancer has no session with the instance; True also if it does not list the instance."""
             row = balancer.figures(self._web, addresses).get(member.name, {})
             return int(row.get("scur") or 0) == 0
 
@@ -505,6 +507,7 @@ def _until_ready(part: Store, servers: Sequence[Member], watch: Watch) -> None:
     """Wait until each node of a store behind the instances sees all of them, and is ready; StoreFailed after 180 s."""
 
     def complete() -> bool:
+        """Whether each server, asked alone, is ready and counts all of them as nodes."""
         healths = [part.health([server.address]) for server in servers]
         return all(health.ready and health.nodes == len(servers) for health in healths)
 

@@ -35,7 +35,11 @@ class Tiers:
 
     @property
     def exports(self) -> str:
-        """Shell commands that export the variables of an instance's environment, one per line, with passwords."""
+        """Shell commands that export the variables of an instance's environment, one per line, with passwords.
+
+        Adds STORE_KIND (the address of a store's first node), STORE_KIND_NODES (all, separated by blanks) and STORES
+        (kinds).
+        """
         stores = {f"STORE_{kind.upper()}": nodes[0] for kind, nodes in self.stores.items()}
         stores |= {f"STORE_{kind.upper()}_NODES": " ".join(nodes) for kind, nodes in self.stores.items()}
         variables = {**self.environment, **stores, "STORES": " ".join(self.stores)}

@@ -309,7 +309,8 @@ class Couchbase(Store):
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition.
 
-    Defaults, also for None: 256 MiB per node, one replica (none on one node), durability `none`.
+    Defaults, also for None: 256 MiB per node, one replica (none on one node), durability `none`. At least 100 MiB; at
+    most 3 replicas, and fewer than nodes.
     """
     for key in definition:
         if key not in _DEFINITION:

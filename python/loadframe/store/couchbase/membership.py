@@ -246,7 +246,8 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
     """Add a node, and wait until it has restarted as a member; do not rebalance, so it holds no data yet.
 
-    `watch` is called during the wait and ends it by an error. LoadframeError if the cluster refuses the node.
+    `watch` is called during the wait and ends it by an error, but the request continues. LoadframeError if the cluster
+    refuses the node.
     """
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})

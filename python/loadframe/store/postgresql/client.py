@@ -40,6 +40,7 @@ class PostgresError(StoreFailed):
     """A server's error; `code` is its SQLSTATE."""
 
     def __init__(self, what: str, where: str, code: str) -> None:
+        """`what` is the problem, `where` the server's host:port, and `code` the SQLSTATE."""
         super().__init__(what, where=where)
         self.code = code
 

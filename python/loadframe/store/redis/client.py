@@ -265,6 +265,7 @@ class _Reconnecting:
     """A connection opened on first use, and again after it broke. Threads take turns."""
 
     def __init__(self, address: str, access: Access, timeout: float) -> None:
+        """`address` is host:port; `timeout` limits each read and write, s. The first command connects."""
         self._host, self._port = split_address(address)
         self._access = access
         self._timeout = timeout

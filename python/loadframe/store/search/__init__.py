@@ -127,9 +127,10 @@ class SearchStore(Store):
         """Send a request to the first address that answers, and return its JSON; LoadframeError for status 400 and up.
 
         That error is AccessDenied (a BadInput) for 401 and 403, NotOffered for 404 and 410, StoreFailed for 429 and
-        from 500 up. BadInput for an answer that is not JSON. A request that changes something and is not `repeatable`
+        from 500 up. BadInput for a redirect or other content. A request that changes something and is not `repeatable`
         goes to the next address only if it could not be sent. StoreFailed if it was sent but not answered, otherwise
-        Unreachable without an answer. `timeout` limits each read and write, s; by default 90 s.
+        Unreachable without an answer. `timeout` limits each read and write, s; by default 90 s. A sequence `body` is
+        sent as JSON lines.
         """
 
         def ask(address: str) -> Answer:

@@ -121,7 +121,10 @@ class Machine:
 
     @classmethod
     def here(cls) -> Self:
-        """Return this machine's limits, for the privileges of this process; supervisors have the same."""
+        """Return this machine's limits of open files and memory maps, for this process; supervisors have the same.
+
+        A process that may raise its limit of open files counts as having 65,535 at least.
+        """
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         status = Path("/proc/self/status").read_text()
         able = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))

@@ -146,9 +146,9 @@ class SimModel:
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the highest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
-        The rate is in requests per second, for all `nodes` together; `quantile` is between 0 and 1. 0 if no rate
-        suffices. BadInput unless service times are exponential, with one server, without stalls, and independent of the
-        number of requests at the node (`client_sigma` and `client_kappa` are 0).
+        The rate is in requests per second, for all `nodes` together, with data and requests spread evenly; `quantile`
+        is between 0 and 1. 0 if no rate suffices. BadInput unless service times are exponential, with one server,
+        without stalls, and independent of the number of requests at the node (`client_sigma` and `client_kappa` are 0).
         """
         crowded = self.client_sigma or self.client_kappa
         if self.distribution != "exponential" or self.servers != 1 or self.stall or crowded:
