@@ -223,8 +223,8 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 def _seeds(node: NodeSpec) -> list[str]:
     """Return the seeds, host:peer_port: all peers, without the node itself while it joins; itself if none is left.
 
-    A node joins if it is no founder and has no tables yet: seeds do not fetch data when they join. A restarted node is
-    a seed, because it may be the first to start.
+    A node joins if it is not a founder and has no tables yet: seeds do not fetch data when they join. A restarted node
+    is a seed, because it may be the first to start.
     """
     address = f"{node.address}:{node.peer_port}"
     joins = not node.founders and not (node.folder / "data" / "tables").exists()

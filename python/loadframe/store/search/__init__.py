@@ -545,7 +545,7 @@ _LOGIN = (
 
 
 def _not_a_cluster(answer: Answer, what: str, remedy: str) -> BadInput:
-    """Return the BadInput for a server that is no search store; `what` is the problem with its answer."""
+    """Return the BadInput for a server that is not a search store; `what` is the problem with its answer."""
     return BadInput(f"not a cluster of Elasticsearch or OpenSearch: {what}", where=answer.address, remedy=remedy)
 
 
