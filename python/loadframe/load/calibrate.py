@@ -229,8 +229,8 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _WorkerFigures:
             """Run a phase of `operation` on a new null server, and return the worker's figures.
 
-            Calls `tell` with `DRIVER: NAME`, and raises `waited`, the largest share of time that a worker waited for a
-            core, to this one's if larger. `pacing` is the load model.
+            Calls `tell` with `DRIVER: NAME`. `waited` becomes the share of time that this worker waited for a core, if
+            that is larger. `pacing` is the load model.
             """
             nonlocal waited
             tell(f"{driver}: {name}", next(steps), total)

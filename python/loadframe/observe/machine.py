@@ -267,7 +267,7 @@ class HostSampler:
 def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
     """Return the total bytes over all interfaces by metric, with loopback apart from the others.
 
-    The metrics are `network.received`, `network.sent` and, if there is one, `loopback.bytes`. `interfaces` are name ->
+    The metrics are `network.received`, `network.sent` and, with loopback, `loopback.bytes`. `interfaces` are name ->
     total (received, sent) bytes.
     """
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}

@@ -243,7 +243,7 @@ class StoreSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield the figures of each node (source `node:NAME`) and of the cluster (source `cluster`).
 
-        Yields one gap of `store` instead if the store does not answer as expected.
+        Yields one gap with the source `store` instead if the store does not answer as expected.
         """
         try:
             nodes = self._statistics()

@@ -153,10 +153,10 @@ class Access:
         return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
     def authenticate(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the headers that authenticate a request, without those in `headers`; empty without credentials.
+        """Return the headers to add to a request to authenticate it; empty without credentials.
 
         `path` includes the query. `headers` are the request's other headers and must include `Host`, because a
-        signature covers them.
+        signature covers them. ValueError for a request that cannot be signed.
         """
         return dict(self.auth.signer.headers(method, path, list(headers.items()), body)) if self.auth else {}
 

@@ -47,7 +47,7 @@ class Http(Store):
         raise _not_ours()
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the `Server` header of the first address that answers, `unknown` without the header.
+        """Return the `Server` header of the first address that answers, or `unknown` if the answer has none.
 
         Unreachable if no address answers.
         """

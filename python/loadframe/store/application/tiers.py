@@ -135,7 +135,7 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
 
     Hidden files and folders, `__pycache__`, and files that match one of `without` (as in `PurePath.match`: `test_*` is
     a file's name) are skipped. BadInput for a file that is unreadable or not UTF-8, for no files, and for more than 16
-    * 2**20 characters in total.
+    Mi characters in total.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})

@@ -61,7 +61,7 @@ def quotas(node: NodeSpec) -> str:
 
 
 def apply(post: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
-    """Send the memory quotas and `auto_failover` in `settings` to a cluster; missing ones are not changed.
+    """Send the memory quotas and `auto_failover` in `settings` to a cluster; others are not changed.
 
     Quotas that `settings` lack are those stored in the folder of `member`, if any. `post(path, **values)` sends a form
     to the cluster.
@@ -76,7 +76,7 @@ def apply(post: Callable[..., object], member: Member | None, settings: Mapping[
 
 
 def _stored_quotas(member: Member | None) -> dict[str, Any]:
-    """Return the quotas of `quotas` in a member's folder, in bytes by setting; empty without member, folder or file."""
+    """Return the JSON that `quotas` made, from a member's folder; empty without a member, folder or file."""
     text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
     return dict(json.loads(text or "{}"))
 
@@ -166,7 +166,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     name = f"n_{node.extra_ports[-1] - _FIRST}" if node.extra_ports else _name(config)
 
     def relocated(text: str) -> str:
-        """Replace the installation's data folder, copied files of configuration and babysitter's name by the node's."""
+        """Replace the installation's data folder, copied configuration files and babysitter's name by the node's."""
         text = text.replace(f"{prefix}/{_DATA}", str(data))
         for file in _COPIED:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))

@@ -374,8 +374,8 @@ def _follow(
     """Wait until a rebalance has ended and `done` returns True, and report to `watch`; StoreFailed if it fails.
 
     `began` is whether it is known to run. Otherwise it has begun once it is seen running, its `lastReportURI` differs
-    from `before` (that of the previous one, or None), or 5 s have passed. StoreFailed also if `done` stays False for 10
-    s after the end.
+    from `before` (that of the previous one, or None), or 5 s have passed. StoreFailed also if it has ended for 10 s and
+    `done` is still False.
     """
     started, ended = time.monotonic(), None
     while True:

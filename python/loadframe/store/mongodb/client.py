@@ -119,10 +119,10 @@ class Client:
             raise MongoError(f"the server reports an error: {words}", self.address, error.code or 0) from error
 
     def _log_in_as_server(self) -> bool:
-        """Switch to the credentials of the cluster's servers, and return True. Shards do not know the administrator.
+        """Switch to the credentials of the cluster's servers, and return True.
 
-        False, without a change, if they are in use already, or the user is not the administrator of a cluster of
-        Loadframe. Servers outside their set do not know it either.
+        Shards, and servers outside their set, do not know the administrator. False, without a change, if these
+        credentials are in use already, or the user is not the administrator of a cluster of Loadframe.
         """
         auth = self._access.auth
         if self._as_server or auth is None or auth.user != ADMINISTRATOR:

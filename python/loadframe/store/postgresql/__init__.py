@@ -83,9 +83,9 @@ def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequenc
 
 
 def _columns(definition: Mapping[str, Any]) -> list[str]:
-    """Return `"NAME" TYPE` of each column: the key, a text unless declared, then declared columns or the document.
+    """Return `"NAME" TYPE` of each column: the key, unless None, then the declared ones or `document` (jsonb).
 
-    A key None adds no column.
+    The key is a text unless declared, and occurs once.
     """
     columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
     if (key := definition.get("key", ID)) is not None:

@@ -57,8 +57,8 @@ class RedisNode:
     def parse(cls, line: str) -> Self:
         """Return the node that a line of CLUSTER NODES describes.
 
-        If the node does not know its own host, `address` is `:PORT`. Marks of migrating and importing slots are in only
-        the line of the node that was asked.
+        If the node does not know its own host, `address` is `:PORT`. Only the line of the node that was asked has marks
+        of migrating and importing slots.
         """
         node, place, flags, _, _, _, _, link, *rest = line.split()
         # `ip:port@bus[,hostname]`, without brackets around an IPv6 address.
@@ -238,8 +238,8 @@ def slot_of(key: str) -> int:
 def health(seen: Ring, clients: Clients) -> Health:
     """Return the cluster's health: ready if all nodes are reachable and serve all slots, and the state is ok.
 
-    `seen` is one node's view; each node in it with slots is queried, too, and counts as missing without an answer.
-    `moving` and `missing` are numbers of slots.
+    `seen` is one node's view; each node in it with slots is queried, too, and its slots are missing if it does not
+    answer. `moving` and `missing` are numbers of slots.
     """
     present = [node for node in seen.nodes if node.present]
     served = sum(node.size for node in present)

@@ -56,9 +56,9 @@ class Field:
 
 @contextlib.contextmanager
 def understood(addresses: Sequence[str]) -> Iterator[None]:
-    """Turn an AttributeError, LookupError, TypeError, ValueError or RecursionError in the block into StoreFailed.
+    """Turn errors of unexpected answers in the block into StoreFailed with these addresses.
 
-    Its place is `addresses`; unexpected answers cause these errors.
+    They are AttributeError, IndexError, KeyError, TypeError, ValueError and RecursionError.
     """
     try:
         yield

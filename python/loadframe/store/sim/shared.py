@@ -168,10 +168,10 @@ class Placement:
         return {node for move in self.moves for node in (move.target, self.copies[move.copy].node) if node}
 
     def throughput(self) -> float:
-        """Return requests per second of all members with all servers busy; a member with share s < 1 serves that part.
+        """Return requests per second of all members with all servers busy; a member below its fair share serves less.
 
-        Members that send or receive data lose `move_cost`. This is a fluid approximation while data moves; with
-        balanced data it equals the model's throughput.
+        It serves its share in proportion; members that send or receive data lose `move_cost`. This is a fluid
+        approximation while data moves; with balanced data it equals the model's throughput.
         """
         if not self.members:
             return 0.0
@@ -198,8 +198,8 @@ class Placement:
     def _begin(self, now: float) -> None:
         """Start moves at `now` until none would improve the balance; a node that receives a copy gets no other.
 
-        Copies move from excluded nodes, or else from the fullest. A move takes the copy's bytes over the model's
-        `bandwidth`.
+        Copies move from excluded nodes, or else from the fullest. A move takes the copy's bytes (the model's
+        `shard_size`, if set) over the model's `bandwidth`.
         """
         while move := self._next_move():
             index, target = move
