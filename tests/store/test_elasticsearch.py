@@ -7,7 +7,8 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodeSpec, find
-from loadframe.store.base import NodePlan
+from loadframe.store.base import Member, NodePlan
+from loadframe.store.elasticsearch import Elasticsearch
 
 NODE = NodeSpec(
     cluster="test",
@@ -63,3 +64,17 @@ def test_settings_that_loadframe_controls_are_refused():
 def test_another_version_is_not_embedded():
     with pytest.raises(BadInput, match=r"elasticsearch 8\.1\.0 is not an embedded version"):
         find("elasticsearch").distribution("8.1.0")
+
+
+@pytest.mark.parametrize(("version", "place"), [("7.7.1", "/node-1"), ("7.8.0", "?node_names=node-1")])
+def test_a_vote_is_taken_by_the_request_of_the_version(monkeypatch, version, place):
+    requests = []
+
+    def request(addresses, method, path, *_args, **_options):
+        requests.append(f"{method} {path}")
+        return {"version": {"number": version}}
+
+    store = Elasticsearch()
+    monkeypatch.setattr(store, "request", request)
+    store.resign(["127.0.0.1:9200"], Member("node-1", "127.0.0.1:9201"))
+    assert requests[-1] == f"POST /_cluster/voting_config_exclusions{place}"

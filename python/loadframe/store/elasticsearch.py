@@ -60,6 +60,8 @@ _OF_ENCRYPTION = (".cipher_suites", ".supported_protocols")
 
 #: The first versions with data streams, with composable templates, and with sorts of mixed types.
 _DATA_STREAMS, _COMPOSED_TEMPLATES, _MIXED_SORTS = (7, 9), (7, 8), (7, 2)
+#: The first version that excludes nodes from elections by names in the query. Version 8 refuses names in the path.
+_VOTES_IN_QUERY = (7, 8)
 #: Lowest Java version for each major version, and the highest known to work without the bundled Java.
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
 #: Major versions that the vendor offers as archives per architecture, and their location.
@@ -269,6 +271,10 @@ class Elasticsearch(SearchStore):
     def _composes(self, addresses: Sequence[str]) -> bool:
         """Whether the cluster has composable index templates, from 7.8 on."""
         return self._version_number(addresses) >= _COMPOSED_TEMPLATES
+
+    def _votes_in_query(self, addresses: Sequence[str]) -> bool:
+        """Whether the cluster expects the names of nodes to exclude from elections in the query, from 7.8 on."""
+        return self._version_number(addresses) >= _VOTES_IN_QUERY
 
     def _sorts_mixed(self, addresses: Sequence[str]) -> bool:
         """Whether the cluster sorts a field whose types differ between indices, from 7.2 on."""

@@ -153,7 +153,7 @@ class MongoDB(Store):
         config.check(settings)
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings `members` (1), `routers` and `config_members` of a sharded cluster, without a None."""
+        """Return the settings of a sharded cluster: `members: 1`, and `routers` and `config_members` unless None."""
         return config.shard_settings(routers, config_servers)
 
     def require_encryption(

@@ -85,7 +85,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def shard_settings(routers: int | None, config_servers: int | None) -> dict[str, Any]:
-    """Return the settings `members: 1`, `routers` and `config_members` of a sharded cluster; None leaves one out."""
+    """Return the settings of a sharded cluster: `members: 1`, and `routers` and `config_members` unless None."""
     given = {"routers": routers, "config_members": config_servers}
     return {"members": 1, **{key: value for key, value in given.items() if value is not None}}
 

@@ -281,7 +281,15 @@ class SearchStore(Store):
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
         """Exclude the node from elections; its shards stay."""
-        membership.take_vote(self.request, addresses, member.name)
+        self._take_vote(addresses, member)
+
+    def _take_vote(self, addresses: Sequence[str], member: Member) -> None:
+        """Exclude the node from elections."""
+        membership.take_vote(self.request, addresses, member.name, in_query=self._votes_in_query(addresses))
+
+    def _votes_in_query(self, addresses: Sequence[str]) -> bool:
+        """Whether the product expects the names of nodes to exclude from elections in the query, not in the path."""
+        return True
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Move all shards off the node, wait, and take its vote; `watch` gets the shards left.
@@ -290,7 +298,7 @@ class SearchStore(Store):
         """
         membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
-        membership.take_vote(self.request, addresses, member.name)
+        self._take_vote(addresses, member)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards on nodes of that name again, and votes of all excluded nodes.

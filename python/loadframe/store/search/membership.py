@@ -148,17 +148,18 @@ def leave(request: Request, addresses: Sequence[str], member: Member, watch: Wat
     watch(Balancing(0, "shards", "removing its vote"))
 
 
-def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
+def take_vote(request: Request, addresses: Sequence[str], name: str, *, in_query: bool) -> None:
     """Exclude a node from elections by its name.
 
     Otherwise a cluster of two nodes could not shrink to one, and stopping the manager would interrupt the cluster.
-    `give_votes` undoes it.
+    `give_votes` undoes it. `in_query` is whether the product expects the name in the query, or else in the path.
     """
-    request(addresses, "POST", f"/_cluster/voting_config_exclusions?node_names={name}")
+    place = f"?node_names={name}" if in_query else f"/{name}"
+    request(addresses, "POST", f"/_cluster/voting_config_exclusions{place}")
 
 
 def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> None:
-    """Clear the cluster's list of nodes without a vote; with `gone`, the store first waits until they have left."""
+    """Clear the list of nodes without a vote; with `gone`, the store first waits until these have left."""
     request(addresses, "DELETE", f"/_cluster/voting_config_exclusions?wait_for_removal={str(gone).lower()}")
 
 
