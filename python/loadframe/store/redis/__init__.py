@@ -392,8 +392,7 @@ class Redis(Store):
 
         BadInput for a single server.
         """
-        self._clustered_only(addresses)
-        ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+        ring.join(self._clustered_only(addresses), member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Move slots until nodes differ by one slot at most; do nothing for a single server.
@@ -408,8 +407,7 @@ class Redis(Store):
 
         It stays a member until `forget`.
         """
-        self._clustered_only(addresses)
-        ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+        ring.leave(self._clustered_only(addresses), member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Make every reachable node forget a removed node, before gossip announces it again; drop its client here."""
@@ -417,13 +415,15 @@ class Redis(Store):
             ring.forget(seen, member, self.client)
         self._clients.pop(member.address, None)
 
-    def _clustered_only(self, addresses: Sequence[str]) -> None:
-        """Raise BadInput for a single server, which cannot grow or shrink."""
-        if self._ring(addresses) is None:
+    def _clustered_only(self, addresses: Sequence[str]) -> ring.Ring:
+        """Return the cluster as `_ring` does; BadInput for a single server, which cannot grow or shrink."""
+        seen = self._ring(addresses)
+        if seen is None:
             raise BadInput(
                 "a single redis server cannot grow or shrink",
                 remedy="start it as a cluster, with the setting cluster=true",
             )
+        return seen
 
     def _masters(self, addresses: Sequence[str]) -> list[Client]:
         """Return a client for each master of the cluster, or one for the first single server that answers."""

@@ -296,9 +296,10 @@ def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Wait for a node, introduce it to the cluster, and wait until all see each other and consider the cluster ok.
+    """Wait for a node, introduce it to the cluster, and wait until the reachable nodes see all nodes in state ok.
 
-    All are the node and those that are reachable in `seen`. There is no time limit; `watch` ends the wait by an error.
+    `seen` is one node's view of the cluster. All its nodes must be reachable, or become so. There is no time limit;
+    `watch` ends the wait by an error.
     """
     newcomer = clients(member.address)
     wait([newcomer], watch)

@@ -40,7 +40,7 @@ def electors(nodes: int) -> int:
 
 
 def roles(node: NodeSpec, *, by_name: bool) -> dict[str, Any]:
-    """Return the role settings of a node that is not electable; empty if it is, or if the user sets its roles.
+    """Return the role settings of a node that is not electable; empty if it is, or if the user sets any role.
 
     `by_name` is whether the version supports `node.roles`; older versions have a setting for each role.
     """
