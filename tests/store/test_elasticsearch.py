@@ -78,3 +78,19 @@ def test_a_vote_is_taken_by_the_request_of_the_version(monkeypatch, version, pla
     monkeypatch.setattr(store, "request", request)
     store.resign(["127.0.0.1:9200"], Member("node-1", "127.0.0.1:9201"))
     assert requests[-1] == f"POST /_cluster/voting_config_exclusions{place}"
+
+
+def test_a_version_without_data_streams_is_not_asked_for_them(monkeypatch):
+    requests = []
+
+    def request(addresses, method, path, *_args, **_options):
+        requests.append(f"{method} {path}")
+        if path == "/":
+            return {"version": {"number": "7.8.1"}}
+        return {"ads-000001": {"aliases": {"ads": {}}}} if path.startswith("/ads?") else {"ads": {}}
+
+    store = Elasticsearch()
+    monkeypatch.setattr(store, "request", request)
+    store.drop_collection(["127.0.0.1:9200"], "ads")
+    assert requests[-2:] == ["DELETE /ads-000001", "DELETE /_template/ads"]
+    assert "GET /_data_stream" not in requests

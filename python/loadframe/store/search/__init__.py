@@ -349,7 +349,7 @@ class SearchStore(Store):
                 )
 
     def _composes(self, addresses: Sequence[str]) -> bool:
-        """Whether the product has composable index templates."""
+        """Whether the product has composable index templates and data streams."""
         return True
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
