@@ -154,7 +154,7 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
             ) from error
     size = sum(map(len, texts.values()))
     if not texts or size > _MAX_SIZE:
-        problem = f"has files of {size:,} bytes, more than {_MAX_SIZE:,}" if texts else "has no files"
+        problem = f"has files of {size:,} characters, more than {_MAX_SIZE:,}" if texts else "has no files"
         raise BadInput(f"the application {problem}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
     return texts
 
