@@ -84,7 +84,7 @@ class Rates:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))
 
     def forget(self, source: str) -> None:
-        """Forget the counters of `source`, because another object gets its name. Does nothing for an unknown source."""
+        """Forget the counters of `source`, because another object gets its name; the next values give no rates."""
         self._last.pop(source, None)
 
 

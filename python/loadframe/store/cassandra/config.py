@@ -242,5 +242,5 @@ def _tokens(node: NodeSpec) -> Mapping[str, Any]:
 
 
 def identity(folder: Path) -> str:
-    """Return the JVM argument that identifies the process of the node in `folder`."""
+    """Return the JVM argument that identifies the process of the node in `folder` to `management_command`."""
     return f"-Dcassandra.storagedir={folder / 'data'}"

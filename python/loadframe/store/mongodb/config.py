@@ -146,7 +146,8 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 def parameter(name: str, value: Any) -> dict[str, Any]:
     """Return the field of the command `setParameter` for `cache` or `setParameter.NAME`.
 
-    A cache is a size in bytes or a text such as `2GiB`; below 256 MiB it is raised to that.
+    A cache is a size in bytes or a text such as `2GiB`, at least 256 MiB; a smaller one is raised. Parts of a MiB are
+    cut.
     """
     if name == "cache":
         return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _MIN_CACHE) // 2**20}M"}

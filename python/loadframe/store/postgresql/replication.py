@@ -65,7 +65,10 @@ class Role:
 
 
 def role(server: Client) -> Role:
-    """Return whether a server is a replica, and whether clients can write to it; Unreachable without an answer."""
+    """Return whether a server is a replica, and whether clients can write to it; Unreachable without an answer.
+
+    A server with `default_transaction_read_only`, such as a shard, is not writable.
+    """
     (row,) = server.ask(_ROLE)
     return Role(replica=bool(row["replica"]), writable=not row["replica"] and row["read_only"] != "on")
 

@@ -171,8 +171,7 @@ class Redis(Store):
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the plan of a server that binds one address and writes only into its folder.
 
-        It runs in cluster mode by the setting `cluster`, as one of several nodes, to join, or as a former member. Data
-        may take 75 % of the memory limit.
+        For cluster mode see `_clustered`. Data may take 75 % of the memory limit, unless the settings have `maxmemory`.
         """
         clustered = _clustered(node)
         lines: dict[str, Any] = {
@@ -537,7 +536,10 @@ class Redis(Store):
 
 
 def _clustered(node: NodeSpec) -> bool:
-    """Whether a node starts in cluster mode: by setting, as one of several, to join, or as a former member."""
+    """Whether a node starts in cluster mode: by the setting `cluster`, else as one of several founders.
+
+    Without the setting, nodes that are not founders do so on their first start, and later if they did before.
+    """
     if "cluster" in node.settings:
         return bool(node.settings["cluster"])
     data = node.folder / "data"

@@ -634,7 +634,10 @@ _FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.valu
 
 
 def _figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return the METRICS that a node's entry in `_nodes/stats` contains, by Loadframe's names."""
+    """Return a node's statistics from its entry in `_nodes/stats`, by Loadframe's names; METRICS has name -> path.
+
+    Missing ones, and those that are not numbers, are left out.
+    """
     figures = {}
     for metric, path in METRICS.items():
         value: Any = node

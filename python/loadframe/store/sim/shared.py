@@ -137,7 +137,7 @@ class Placement:
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
-        """Return the number of copies on each member; a moving copy counts for its source."""
+        """Return the number of copies on each member; a moving copy counts for its source, one of an ended node not."""
         counts = Counter(dict.fromkeys(self.members, 0))
         counts.update(copy.node for copy in self.copies if copy.node and copy.node in counts)
         return counts
