@@ -51,7 +51,7 @@ class Stage:
             seed=seed_of(self.experiment, run),
             generator=self.experiment.generator(run.treatment),
             listener=self.listener,
-            allow_bad=self.experiment.file.allow_bad,
+            allow_bad=None if self.experiment.file.kind == "elastic" else self.experiment.file.allow_bad,
         )
 
     def labels(self, run: PlannedRun) -> Labels:

@@ -467,10 +467,11 @@ class ExistingClusters:
             )
         _, unready = cluster.differences()
         if unready and not file.allow_bad:
+            accept = "" if file.kind == "elastic" else ", or accept its state with allow_bad: true"
             raise BadInput(
                 f"the cluster is not ready: {'; '.join(unready)}",
                 where=target.text,
-                remedy=f"repair it, or accept its state with allow_bad: true{cluster.access.status_hint}",
+                remedy=f"repair it{accept}{cluster.access.status_hint}",
             )
         adapted = self.adapted(self._experiment, run)
         collections = adapted.resolve(run.treatment, cluster.store.family, self._listener.step).collections

@@ -101,25 +101,35 @@ _LOOK = 0.5
 SETTLING = 10.0
 
 
-def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listener: Listener) -> None:
+def wait_until_ready(
+    cluster: Cluster, phase: str, within: float | None, listener: Listener, *, acceptable: bool = True
+) -> None:
     """Wait up to `within` s until the cluster is ready; StoreFailed, with its state, on timeout.
 
-    None: wait up to `SETTLING` s, and return in any case.
+    None: wait up to `SETTLING` s, and return in any case, with a remark. A state without moving data that outlasted
+    such a wait is not waited for again. `acceptable` is whether the user can accept the state instead.
     Replicas that cannot exist, such as a second replica on a single node, are not waited for. `phase` is its name, for
     the message. KeyboardInterrupt after an interrupt.
     """
     limit = SETTLING if within is None else within
     end = time.monotonic() + limit
     reported = False
-    while state := _unready_state(cluster):
+    while True:
+        state, can_change = _unready_state(cluster)
+        if not state:
+            cluster.unsettled = None
+        if not state or (within is None and state == cluster.unsettled):
+            return
         if time.monotonic() > end:
             if within is None:
+                cluster.unsettled = None if can_change else state
+                listener.remark(f"the load begins, although the cluster was not ready after {limit:.0f} s: {state}")
                 return
+            accept = ", or accept the state with --allow-bad (allow_bad: true in an experiment)" if acceptable else ""
             raise StoreFailed(
                 f"the cluster was not ready within {format_duration(limit)}: {state}",
                 where=f"phase {phase}",
-                remedy="repair the cluster, raise ready_within, or accept the state with allow_bad"
-                f"{cluster.access.status_hint}",
+                remedy=f"repair the cluster, or raise ready_within{accept}{cluster.access.status_hint}",
             )
         if not reported:
             listener.step(f"waiting up to {format_duration(limit)} for the cluster: {state}")
@@ -128,12 +138,13 @@ def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listene
         time.sleep(_LOOK)
 
 
-def _unready_state(cluster: Cluster) -> str:
-    """Return why the cluster is not ready (replicas missing or data moving), or the error of its health check.
+def _unready_state(cluster: Cluster) -> tuple[str, bool]:
+    """Return why the cluster is not ready, and whether that can change by itself: data moves, or no health is known.
 
-    Empty if it is ready.
+    The reasons are those of `unready`, or the error of the health check; empty if the cluster is ready.
     """
     try:
-        return "; ".join(unready(cluster.health(), cluster.size))
+        health = cluster.health()
     except LoadframeError as error:
-        return error.what
+        return error.what, True
+    return "; ".join(unready(health, cluster.size)), health.moving > 0

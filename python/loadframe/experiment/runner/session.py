@@ -104,11 +104,12 @@ class Session:
         seed: int,
         generator: Generator,
         listener: Listener,
-        allow_bad: bool = False,
+        allow_bad: bool | None = None,
     ) -> None:
         """Create a session, and read this machine's calibration, if any; nothing is sent to the cluster.
 
-        With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it.
+        With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it; None if the user cannot
+        choose it.
         """
         self.cluster = cluster
         self._allow_bad = allow_bad
@@ -579,7 +580,8 @@ class Session:
         If a run `begins`, wait also without `ready_within`, for up to `preflight.SETTLING` s and without an error.
         """
         if (begins or phase.ready_within is not None) and not self._allow_bad:
-            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
+            acceptable = self._allow_bad is not None
+            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener, acceptable=acceptable)
 
     def _deviations(self) -> list[str]:
         """Return the deviations of the cluster from its specification, and lost indexes, one sentence each.
@@ -592,7 +594,7 @@ class Session:
             return differs + unready
         for state in unready:
             if state not in self._allowed:
-                self.listener.remark(f"{state}; accepted by allow_bad")
+                self.listener.remark(f"{state}; accepted as requested")
             self._allowed[state] = None
         return differs
 

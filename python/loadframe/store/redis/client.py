@@ -178,16 +178,21 @@ class Client:
         return self._send(self._commands, commands)
 
     def running(self) -> bool:
-        """Whether the server runs: False if it refuses connections.
+        """Whether the server runs: False if it refuses connections, also after it broke one.
 
         Unreachable if it does not answer otherwise, BadInput for denied access.
         """
-        try:
-            self.info()
-        except Unreachable as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):
-                return False
-            raise
+        for last in (False, True):
+            try:
+                self.info()
+            except Unreachable as error:
+                if isinstance(error.__cause__, ConnectionRefusedError):
+                    return False
+                # A server that is being stopped still accepts connections and breaks them, before it refuses them.
+                if last or not isinstance(error.__cause__, ConnectionError):
+                    raise
+            else:
+                break
         return True
 
     def info(self) -> dict[str, str]:
