@@ -299,8 +299,9 @@ class Overlap:
 def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overlap]:
     """Return each activity's share of the deficit, its share of all seconds, and the p-value of their overlap.
 
-    `lost` is the deficit of each second (not all 0), `busy` the busy seconds of each activity, of equal length. The
-    p-values are corrected for the number of activities, so pass all of them at once.
+    `lost` is the deficit of each second (not all 0), `busy` the busy seconds of each activity, of equal length. p is
+    the share of circular shifts of the busy seconds, common to all activities, at which any activity overlaps at least
+    as much, in its own standard deviations. So it is corrected for the number of activities; pass all of them at once.
     """
     if not busy:
         return []

@@ -90,7 +90,7 @@ def _row(
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 
     def count(part: str) -> int:
-        """Return the number of successes of this part in all runs."""
+        """Return the number of successes of the `part` of the operation, such as `first`, in all runs."""
         return sum(operation.parts[part].successes for _, operation in several if part in operation.parts)
 
     first, again = ([_mean(operation, part) for _, operation in several] for part in (FIRST, AGAIN))
@@ -220,10 +220,11 @@ class IngestPace:
 
 
 def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
-    """Return a source's rates in a phase and whether the store kept up.
+    """Return a source's rates in a phase, events/s, and whether the store kept up.
 
-    None if no sample lies between the first and the last one with events. Both of these, and the first fifth of the
-    others, are left out of the rates.
+    The first and the last sample with events, and the first fifth of the samples between them, are left out of the
+    rates. None if no sample remains. The growth is None, and the pace `too short`, if the samples are too few or too
+    short together.
     """
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
@@ -275,10 +276,11 @@ def _burst(samples: Sequence["_Sample"], offered: float, accepted: int) -> float
 def _pace(growth: Estimate, spread: float, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
     """Return whether the store kept up with a source, from the growth of its backlog, events/s.
 
-    `spread` is the range of the backlog divided by the time, events/s: no growth within the time can exceed it. The
-    interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s, `reader_cpu` the
-    use of a core (0 to 1) by the thread that reads them. Only an interval above 1 % of `offered` counts as falling
-    behind.
+    The first that applies: `fell behind` (the interval is above 1 % of `offered`), `held back` (reading waited), `not
+    recorded` (whether it waited), `reader busy` (`reader_cpu` above 0.8), `kept up` (growth below 1 % of `offered`),
+    `undecided`. `spread` is the range of the backlog divided by the time, events/s: no growth within the time can
+    exceed it. The interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s,
+    `reader_cpu` the use of a core (0 to 1) by the thread that reads them.
     """
     if growth.low > KEPT_UP * offered:
         return "fell behind"

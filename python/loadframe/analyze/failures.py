@@ -123,7 +123,7 @@ def unanswered(phases: Iterable[PhaseSummary]) -> int:
 
 
 def most_users(phases: Iterable[PhaseSummary]) -> int | None:
-    """Return the largest number of users or clients in a phase; None if 0.
+    """Return the largest number of users or clients in a phase, summed over its streams; None if 0.
 
     Phases with an open load are left out; streams with stages count as 0.
     """

@@ -135,7 +135,8 @@ def _statistics(series: Array) -> Array:
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
     """Return the p of the best split of `logs` by permutations; it is at index `at` and has this `statistic`.
 
-    `level` determines the number of permutations, `seed` their order.
+    It is the p of plain permutations. If that is below `level` and the series is autocorrelated, it is the larger of
+    this one and that of autoregressive series. `level` determines the number of permutations, `seed` their order.
     """
     rho = _correlation(logs, at)
     plain = _share_reaching(logs, 0.0, statistic, level, seed)
@@ -184,7 +185,10 @@ def _correlation(logs: Array, at: int) -> float:
 
 
 def _without_changes(logs: Array) -> Array:
-    """Return the deviations from the mean level; levels are separated by splits with a t statistic above 7."""
+    """Return the deviations of logarithms from their levels, in order; a level lasts between two evident changes.
+
+    Changes are splits with a t statistic above 7, searched again on both sides. Each level has at least three values.
+    """
     n = len(logs)
     if n >= 2 * _SHORTEST and float(np.ptp(logs)) > 1e-9:
         statistics = _statistics(logs[None, :])[0]
@@ -399,7 +403,11 @@ def _names(subjects: Iterable[_Subject]) -> str:
 
 
 def _acceptance(run: RecordedRun) -> Acceptance | None:
-    """Return the newest acceptance of the changes at a run, in the log of the history folder above it, or None."""
+    """Return the newest acceptance of the changes at a run, or None.
+
+    It is in the gate log of the folder that contains the run's folder, or of that folder's parent or grandparent, for
+    the run's name or the name of the folder inside it.
+    """
     if run.run is None:
         return None
     path = run.run.path.absolute()
@@ -439,7 +447,8 @@ def series_of(
 def _unfit(measure: Measure, run: RecordedRun, length: RecordedRun | None = None) -> str:
     """Return why a series of logarithms lacks a run; empty if it has it.
 
-    Maxima require a length similar to the run `length`, if given.
+    Reasons are an unknown value, a value of 0 and one without an upper bound. Maxima require a length similar to that
+    of the run `length`, if given.
     """
     value = measure.of(run)
     if value is None:

@@ -128,7 +128,7 @@ class Point:
 
     @property
     def outcome(self) -> str | None:
-        """The worst outcome of the newest gates; None without a gate."""
+        """The worst outcome of the newest gates, such as `passed`; None without a gate."""
         return max((gate.outcome for gate in self.newest_gates), key=_WORSE.index, default=None)
 
     @property
@@ -180,7 +180,10 @@ class Point:
 
 
 def newest_gates(gates: Sequence[GateRecord]) -> tuple[GateRecord, ...]:
-    """Return the gates that no later one replaces; `gates` are those of one commit and series, in order of time."""
+    """Return the gates that no later one replaces; `gates` are those of one commit and series, in order of time.
+
+    A gate replaces an earlier one if it checks all that the earlier one checked, with any thresholds.
+    """
     return tuple(
         gate for number, gate in enumerate(gates, start=1) if not any(later.replaces(gate) for later in gates[number:])
     )

@@ -437,7 +437,8 @@ def _kernel_times(
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
     """Return the ten most frequent messages of an operation's measured failures, the most frequent first.
 
-    Messages of several streams that differ only in numbers are one: the first, with the sum of the counts.
+    Messages of one class and status that differ only in numbers are one: the first, with the sum of the counts.
+    `entries` are those of the operation in the engine's outcome, one per stream.
     """
     alike: dict[tuple[Any, ...], FailureMessage] = {}
     for error in (error for entry in entries for error in entry.get("errors", ())):

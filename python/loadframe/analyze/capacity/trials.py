@@ -88,7 +88,7 @@ class _TrialCounts:
 
     @property
     def width(self) -> float:
-        """The distance between the highest passed and the lowest failed rate, on the log scale."""
+        """The distance between `held` and `failed` on the log scale, 0 or more, whichever is higher."""
         return abs(self.failed - self.held)
 
     def log_likelihood(self, capacities: Array, scales: Array) -> Array:
@@ -144,7 +144,8 @@ def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
 def _thresholds(searches: Sequence[_TrialCounts], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
     """Return the capacities of one treatment's searches, averaged over the scales with these weights.
 
-    `likelihoods` have the shape (searches, scales, points of the grid).
+    `likelihoods` are log likelihoods of the shape (searches, scales, points of the grid); `weights` sum to 1. The
+    interval covers at least the highest passed and the lowest failed rate, if the second is higher.
     """
     per_search = special.softmax(likelihoods + grid.log_weights, axis=2)
     means = np.einsum("s,isg,g->i", weights, per_search, grid.points)

@@ -117,8 +117,8 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
 def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
     """Return the design matrix, and the contrast: second group minus first.
 
-    The matrix has a row for each observation, and a column for each session and each group except the first. The
-    contrast has a weight for each column.
+    The matrix has a row for each observation, and a column for each session, then one for each group except `first`.
+    The contrast has a weight for each column.
     """
     sessions = list(dict.fromkeys(observation.session for observation in observations))
     groups = [label for label in dict.fromkeys(observation.group for observation in observations) if label != first]
@@ -135,7 +135,7 @@ def _fixed_effects(observations: Sequence[Observation], first: Hashable, second:
 def _indicators(labels: Sequence[Hashable]) -> Array:
     """Return a matrix with a row for each label and a column for each distinct label: 1 where they agree, else 0.
 
-    Rows labelled None are 0.
+    Columns are in order of first appearance. Rows labelled None are 0, and None has no column.
     """
     names = [label for label in dict.fromkeys(labels) if label is not None]
     place = {label: index for index, label in enumerate(names)}

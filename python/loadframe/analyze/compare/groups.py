@@ -39,7 +39,7 @@ class Group:
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The included runs in time order: valid ones, with `strict` without those with too many failed requests."""
+        """The included runs in time order: the valid ones (`sound`), or with `strict` the ones that `survived`."""
         return tuple(sorted((run for run in self.runs if (run.survived if self.strict else run.sound)), key=started))
 
     @property

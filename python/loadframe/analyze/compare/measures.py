@@ -128,8 +128,9 @@ class Measure:
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
         """Return whether in any run too many requests lack a response time for its percentile to cover the due ones.
 
-        For p99 these are more than 1 % of the due requests. Each run counts as much as the others, so runs without
-        failures do not make up for one with many. Spoilt runs do not count. False for rates and shares of errors.
+        For p99 these are more than 1 % of the due requests of the operation, or of all together if it is None. Failed
+        requests have a response time in kinds with `all-`, and lack it in others. Spoilt runs do not count. False for
+        rates and shares of errors.
         """
         if self.kind not in _RESPONSES:
             return False
@@ -142,10 +143,11 @@ class Measure:
         return False
 
     def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
-        """Return for each side why its values are too small: `fewer requests` or `less time`; empty if they are not.
+        """Return for each side why its values are too small: `fewer requests`, `less time` or both; else empty.
 
-        The other side has more than 1.3 times as much on average. Maxima depend on both, and percentiles on the
-        requests of a side that has too few. Sides without a value are not shorter.
+        A side is shorter if the other has more than 1.3 times as much per run on average. For maxima both quantities
+        matter. For percentiles only the requests matter, on a side with too few for the percentile. Both texts are
+        empty if a side has no value.
         """
         few = [self._below_minimum(side) is not None for side in (first, second)]
         if not self.is_maximum and not any(few):
@@ -182,7 +184,10 @@ class Measure:
         return known[len(known) // 2] if known else None
 
     def _length(self, run: RecordedRun) -> tuple[float, float]:
-        """Return the number of requests, and the duration of the phase, s; 0 and 0 without the phase."""
+        """Return the number of requests of the operation, or of all if it is None, and the duration of the phase, s.
+
+        0 and 0 without the phase.
+        """
         phase = run.phase(self.phase)
         return sum(operation.requests for operation in self._operations(run)), phase.duration if phase else 0.0
 

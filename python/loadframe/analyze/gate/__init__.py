@@ -86,9 +86,10 @@ def joint_estimate(
 ) -> RatioEstimate | None:
     """Return the ratio, new by baseline, of the geometric mean over all these measures; None if a side lacks values.
 
-    Runs of different treatments form one unit if they are of the same block, or else if they have the same number
-    within their treatment and session. `session_spread` is the assumed relative standard deviation of sessions if each
-    side has one.
+    Each value counts relative to the mean of its measure over both sides. The values of one unit are averaged: runs of
+    one side and session, of different measures and treatments, that are of the same block, or else have the same number
+    within their treatment and session. Values of 0 are left out. `session_spread` is the assumed relative standard
+    deviation of sessions if each side has one.
     """
     everything = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])

@@ -181,7 +181,7 @@ class Question:
 
     @property
     def without_bounds(self) -> float:
-        """The largest worsening in the interval, as a share, if the load generator had not affected the figures.
+        """The largest worsening in the interval, as a share (positive is worse), without the widening by the generator.
 
         Minus infinity if the generator left the figures open in that direction.
         """
@@ -432,7 +432,11 @@ def _bounds_or_finds(question: Question) -> str:
 
 
 def _runs_that_help(question: Question) -> str:
-    """Return how many runs would find the effect to catch, or why more runs do not help."""
+    """Return a clause on how many runs would find the effect to catch, or on why more runs do not help.
+
+    More runs do not help with one session of each side, if the generator's delays hide the effect, if the effect to
+    catch is too close to the least effect, or if more than 50 runs of each side were needed.
+    """
     if question.estimate.design == "one session each":
         return f"{_finds(question)}; measure both sides alternately in one session"
     unit = "sessions" if question.estimate.design == "sessions" else "runs"
@@ -512,6 +516,7 @@ def _failed(
 ) -> tuple[Standing, str]:
     """Return the standing of failed runs, and a text that lists them with their reasons; `fails` selects them.
 
+    Shares are those of failed runs among failed and usable ones. Without a baseline, none of 0 runs failed before.
     `what` begins the text, such as `the store failed in`.
     """
     counts = [_failure_counts(side, fails) for side in (new, baseline) if side]

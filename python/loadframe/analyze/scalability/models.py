@@ -160,10 +160,10 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
 
 
 def starts(n: Array, means: Array, weights: Array) -> Array:
-    """Return starting points (rows, 3): the non-negative linear form's solution and a coarse grid.
+    """Return starting points (rows, 3) for one data set: a coarse grid, then the linear form's solution.
 
-    The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a. An error of X has a relative
-    weight of X / N in it.
+    `n`, `means` and `weights` have one value per size. The non-negative linear form is N / X = a + b (N - 1) + c N (N -
+    1) with L = 1/a, s = b/a, k = c/a; it has no row if a is 0. An error of X has a relative weight of X / N in it.
     """
     from scipy.optimize import nnls  # slow to import, and few commands need it
 
@@ -191,6 +191,7 @@ def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Ar
     """Return the parameters (rows, 3) after one damped Gauss-Newton step, inside the limits.
 
     `theta` and `damping` have a row for each of `problems`; `limits` are the lower and the upper ends, (2, 3).
+    `damping` adds this share of the diagonal of the normal matrix. The logarithm of L changes by at most 2.
     """
     lower, upper = limits
     derivatives = jacobian(theta, problems.n, problems.weights)

@@ -180,8 +180,8 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
 def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     """Return the strong and the weak curve of one phase with their laws and their speed-ups by number of nodes.
 
-    The result also has the ratio of both speed-ups at the largest common number of nodes. If the curves cannot be
-    compared, it has the reason instead.
+    The result also has the ratio of both speed-ups, weak by strong, at the largest common number of nodes; None if that
+    is the fewest. If the curves cannot be compared, it has the reason instead of speed-ups.
     """
     laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
     measured: dict[Scaling, dict[int, Estimate]] = {

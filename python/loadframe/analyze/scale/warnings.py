@@ -282,7 +282,12 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
 
 
 def _about_machine(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
-    """Yield findings about shared or too few cores and varying speed; `usable` are the runs of the phase."""
+    """Yield findings about shared or too few cores and varying speed; `usable` are the runs of the phase.
+
+    Cores are judged on one run with the most nodes. They are shared on this machine without CPU limits of nodes, or if
+    limits and generator threads exceed the usable CPUs. They are too few if limits exceed the dedicated cores. Speeds
+    of runs that differ by up to 15 % have no finding.
+    """
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, limits = manifest.store, manifest.store.limits
@@ -310,7 +315,8 @@ def _about_processors(
 ) -> Iterator[Finding]:
     """Yield findings about machines whose processors were stolen or busy.
 
-    `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
+    Means over runs of over 2 % stolen (only the worst machine), and runs over 95 % busy, have a finding. A machine of a
+    single node is not reported as busy. `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
     """
     stolen: dict[str, list[float]] = defaultdict(list)
     for run in usable:

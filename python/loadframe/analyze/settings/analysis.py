@@ -164,7 +164,11 @@ class _Designed:
 def _designed(
     description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str
 ) -> _Designed:
-    """Return the valid and failed runs of the design at the levels `at`, as rows of level numbers with their blocks."""
+    """Return the valid and failed runs of the design at the levels `at`, as rows of level numbers with their blocks.
+
+    Confirmation runs are left out. Valid runs survived, and their objective has a value above 0 and an upper bound.
+    `runs` must be those at `at` (factor -> level); the rows have the other factors. Adaptive schemes have one block.
+    """
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)

@@ -637,7 +637,10 @@ _DIFFERENCE = re.compile(
 
 
 def documents_lost(difference: str) -> Finding | None:
-    """Return a finding from a sentence of `document_counts`; None if it reports no missing document."""
+    """Return a finding from a sentence of `document_counts`; None if it reports no missing document.
+
+    The sentence is such as `C holds 9 documents, but 10 were acknowledged`; any other text gives None.
+    """
     match = _DIFFERENCE.fullmatch(difference)
     if match is None:
         return None

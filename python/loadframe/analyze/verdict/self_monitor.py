@@ -193,7 +193,10 @@ def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
 
 
 def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
-    """Return the samples from `start` until `end`, without it, in s since the run began; both are 0.5 ms earlier."""
+    """Return the samples from `start` until `end`, without it, in s since the run began.
+
+    Both limits are lowered by 0.5 ms, because times may differ by rounding errors.
+    """
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
     time = telemetry["time"]
     return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
@@ -303,10 +306,10 @@ def done_in_window(
     """Return requests done in a window divided by requests due in it; None if none was due or it is too short.
 
     `rows` come from the series, warm-up included. The window begins after `warmup` s and lasts `measured_for` s.
-    `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s.
-
-    Some requests are in flight at the end of any window. If one response time, or the variation of their number,
-    explains all missing requests, the share is raised, to at most 1.
+    `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s. The window is
+    too short if this time, and the first response time beyond the warm-up, exceed half of it. Some requests are in
+    flight at the end of any window. If they, or the variation of their number, explain all missing requests, the share
+    is raised, to at most 1.
     """
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered

@@ -293,7 +293,8 @@ class _Work:
     def fit(cls, throughput: Array, design: Array) -> "_Work":
         """Return the least-squares fit of 1 / (design @ coefficients) to relative throughputs by second.
 
-        `last_stands_out` is then whether the last coefficient differs significantly from 0.
+        `design` has a row for each second, and a first column of ones. `last_stands_out` is then whether the last
+        coefficient differs significantly from 0.
         """
         from scipy import optimize, special
 
