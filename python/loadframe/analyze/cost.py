@@ -438,9 +438,9 @@ class Cheapest:
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
     """Return the treatment with the lowest monthly price among those with a throughput of `demand` at least.
 
-    `demand` is in requests/s; the low end of the interval has to reach it. The cost is None if none does. Of equal
-    prices, the highest throughput is first, and the others are in `alike`. The result also has the cheaper treatments
-    (all, if the cost is None) with `demand` inside their interval, ordered by price.
+    `demand` is in the unit of the costs' rates, 1/s; the low end of the interval has to reach it. The cost is None if
+    none does. Of equal prices, the highest throughput is first, and the others are in `alike`. `open` has the cheaper
+    treatments (all, if the cost is None) with `demand` inside their interval, by price.
     """
     certain = [entry for entry in costs if entry.rate.low >= demand]
     certain.sort(key=lambda entry: (entry.month, -entry.rate.value))

@@ -128,10 +128,10 @@ def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
 
 
 def _refined(residuals: Series, lag: int) -> float:
-    """Return the period, s, to fractions of a second, from its farthest multiple with a maximum nearby.
+    """Return the period, s, to fractions of a second: the lag of its farthest usable multiple, divided by the multiple.
 
     `lag` is the period in whole s. Multiples reach up to two thirds of the series; the first one without a positive
-    maximum within 2 s ends the search.
+    autocorrelation within 2 s ends the search.
     """
     known = _correlations(residuals)
     period = float(lag)

@@ -43,7 +43,7 @@ WARNED_RUNS = Rule(
 
 
 def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
-    """Return a warning that counts the valid runs with rules that shift figures, or None without such runs."""
+    """Return a warning that counts the valid runs by each rule that shifts figures, or None without such runs."""
     valid = [run for run in runs if run.sound]
     known = (dict.fromkeys(reason.code for reason in run.reasons) for run in valid)
     counts = Counter(code for codes in known for code in codes if code in RULES and RULES[code].shifts)

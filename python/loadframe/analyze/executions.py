@@ -166,9 +166,9 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
     """Return the time in which the missing events arrived, s, or None without a killed node or acknowledged events.
 
-    It is their number divided by the mean rate of acknowledgements from the start of the first ingesting phase until
-    the first node was killed, or until the end of the last phase if that ingests and ended before. None also if the
-    end was before the start.
+    It is their number divided by the mean rate of acknowledgements before the first kill. That rate counts from the
+    start of the first ingesting phase until the kill, or until the end of the last phase if that ingests and ended
+    before. None also if the end was before the start.
     """
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
@@ -308,7 +308,10 @@ class _Sample:
 
 
 def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
-    """Return the recorded samples of a source in a phase and the second after it, by time, without incomplete ones."""
+    """Return the recorded samples of a source in a phase and the second after it, by time, without incomplete ones.
+
+    A sample lasts from the one before, or from the start of the phase. Its backlog is that of unacknowledged events.
+    """
     rows = run.telemetry.filter(pc.equal(run.telemetry["source"], f"source:{source}")).sort_by("time")
     end = phase.start + phase.warmup + phase.duration
     by_time: dict[float, dict[str, float]] = {}

@@ -287,8 +287,9 @@ def _by_effect(codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Iterator[RecordedFigure]:
     """Yield the states of throughput, documents and errors.
 
-    All three are unknown if a rule says so, or if nothing was due. A rate gets an upper bound if the generator may have
-    limited it. `by_effect` has the codes of the rules that apply, by their effect.
+    All three are unknown if a rule says so, or if nothing was due. Else errors are good, and a rate gets an upper bound
+    if the generator may have limited it; up to 5 % above the rate it stays good. `by_effect` has the codes of the rules
+    that apply, by their effect.
     """
     phase = evidence.phase
     spoilt = by_effect.get("unknown", ())
@@ -471,9 +472,10 @@ def every_request(log: "HistogramLog", tag: str) -> "Histogram":
 
 
 def _distribution(evidence: Evidence, operation: str, name: str, latency: Latency) -> Distribution:
-    """Return the distribution of the latency `name` from the histograms, or from the summary's quantiles.
+    """Return the distribution of the latency `name` from the histograms, or from the quantiles of `latency`.
 
-    `name` is a `FigureName`, or `overhead` or `corrected` for the kernel's timestamps.
+    `operation` may be `OPERATION.PART`. `name` is a `FigureName`, or `overhead` or `corrected` for the kernel's
+    timestamps.
     """
     log = evidence.histograms()
     if log is not None:

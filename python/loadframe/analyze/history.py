@@ -318,7 +318,8 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
 def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
     """Return a history without copies of new runs, and each of its runs once; with a warning if it had copies.
 
-    An earlier gate may have recorded the new runs there. BadInput if nothing is left.
+    Of copies in the history, the first counts. An earlier gate may have recorded the new runs there. BadInput if
+    nothing is left.
     """
     known = {identity for run in new.runs if (identity := identity_of_run(run)) is not None}
     kept = []
@@ -422,8 +423,9 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    A session's value is the median of its runs. Series of maxima have only runs with a length similar to that of the
-    run of median duration in `like`, or without any in `like`, to that of the newest run.
+    A session's value is the median of its runs; sessions without a value are only listed with the reason. Series of
+    maxima have only runs with a length similar to that of the run of median duration in `like`, or without any in
+    `like`, to that of the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):

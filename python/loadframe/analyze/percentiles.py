@@ -130,8 +130,8 @@ def ranks(
 ) -> tuple[float, float]:
     """Return the ends of a quantile's interval as shares of all requests in order; 0 or infinity if unbounded.
 
-    `counts` are the requests of each second, `slow` those among them above the quantile of all. `outside` is the
-    probability beyond each end, `batches` the number of stretches that are compared.
+    `counts` are the requests of each second, `slow` those among them above the `quantile` (0 to 1) of all. `outside` is
+    the probability beyond each end, `batches` the number of stretches that are compared.
     """
     total = float(counts.sum())
     worth = _worth(slow, counts, quantile, outside, batches)

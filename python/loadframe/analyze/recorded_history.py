@@ -413,6 +413,7 @@ def _points(
 ) -> tuple[tuple[Point, ...], int]:
     """Return the points in time order, and the number of runs without a known start, which are left out.
 
+    A point has the runs of a session with one commit and the same series, or without a known commit in one folder.
     `folders` has the name of each run's folder by the run's `id()`, `copied` is the result of `_copied`. A gate of
     copies belongs to the point of the first runs.
     """

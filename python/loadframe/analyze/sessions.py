@@ -60,7 +60,9 @@ def _session_ids(
 ) -> dict[int, Hashable]:
     """Return index of run -> identifier of its session, for the runs of one sitting.
 
-    `members` are the indices of these runs in order of time; `runs` and `groups` have an element for each run.
+    `members` are the indices of these runs in order of time; `runs` and `groups` have an element for each run. Commands
+    with runs of several groups are sessions. The other runs are one session if their groups alternate, else one per
+    stretch of a group.
     """
     of_command: dict[Hashable, set[Hashable]] = {}
     for index in members:

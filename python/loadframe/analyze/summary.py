@@ -89,7 +89,10 @@ def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | N
 def growth_figures(
     operation: str, outcome: Mapping[str, Any], histograms: "HistogramLog", documents: Array | None
 ) -> GrowthFigures | None:
-    """Return the growth of an operation's response times with `documents` (by second), or None without enough data."""
+    """Return the growth of an operation's response times with `documents`, or None without enough data.
+
+    `documents` is the number in each second of the measured window; None if unknown. `outcome` is that of the phase.
+    """
     if documents is None or np.ptp(documents) <= 0:
         return None
     first = whole_seconds(outcome["warmup"], outcome["measured"]).start

@@ -354,7 +354,8 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
     """Return the capacity of each treatment from its searches, fitted together: all share one variation of trials.
 
-    `default_nodes` is used if neither a run nor the treatment has a number of nodes. `over` is the searched factor.
+    Only conclusive searches are fitted; a treatment without one has an unknown capacity. `default_nodes` is used if
+    neither a run nor the treatment has a number of nodes. `over` is the searched factor.
     """
     conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
     known = [searches for searches in conclusive if searches]
@@ -506,8 +507,9 @@ def contradiction(
 def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
-    They apply if a capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests or
-    vary in their offered rate, or nodes differ in age in trials that decide.
+    They apply if a capacity is certainly not higher than that of fewer nodes with equal other levels, if a rate failed
+    below a rate that passed in one search, if trials that decide have few requests or vary in their offered rate, or if
+    nodes differ in age in such trials.
     """
     description = capacities.folder.description
     phases, warmup = description.get("measure", ()), description.get("warmup")

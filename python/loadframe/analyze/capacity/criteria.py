@@ -296,10 +296,11 @@ def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummar
 def limited_figures(
     run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None = None
 ) -> Iterator[LimitedFigures]:
-    """Yield the worst figures over `phases`: of each operation with separate limits, then of all others together.
+    """Yield the largest figures over `phases`: of each operation with separate limits, then of all others together.
 
-    The others only if the general limit has a response time, and without aggregates of several operations. LookupError
-    with a message if the run lacks some. `users`: users or clients of a closed load, else None.
+    The latter only if the general limit has a response time, and if other operations exist or none has separate limits.
+    They omit aggregates of several operations. LookupError with a message if the run lacks some. `users`: users or
+    clients of a closed load, else None.
     """
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}

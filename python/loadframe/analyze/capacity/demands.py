@@ -201,7 +201,8 @@ def _remedy(capacity: Capacity, rate: float) -> str:
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
     """Return number of nodes -> capacity: measured (`rates`), or from the curve where nothing was measured.
 
-    The curve reaches to twice the `largest` measured number; without a fit, only measured capacities count.
+    The curve covers 1 to twice the `largest` measured number, where its interval has an upper end. Without a fit, only
+    measured capacities count.
     """
     by_nodes = dict(rates)
     if fitted is None:

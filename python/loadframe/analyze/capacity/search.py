@@ -47,7 +47,7 @@ class Bounds:
     over: str = "rate"
 
     def rounded(self, level: float, to: Callable[[float], int] = round) -> float:
-        """Return a rate rounded to four significant digits, as used in folder names.
+        """Return a rate rounded to four significant digits, as used in folder names; `to` does not apply to it.
 
         A number of users is rounded to a whole number by `to`, and is at least 1.
         """
@@ -185,9 +185,10 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a failed rate: a higher rate, or the answer.
+    """Return the next step of a search without a failed or invalid rate: a higher rate, or the answer.
 
-    `low` is the highest rate that passed, `tried` the tally by rate.
+    At `most`, it is a trial that verifies the answer, or the answer `AT_MOST`. `low` is the highest rate that passed,
+    `tried` the tally by rate.
     """
     if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)

@@ -181,10 +181,10 @@ class OrderEffect:
 
 
 def order_effect(rates: Sequence[Sequence[tuple[int, float]]]) -> OrderEffect | None:
-    """Return the growth of response times from trial to trial; None if too few trials repeat a rate.
+    """Return the growth of response times from one trial to the next, as a ratio, with its one-sided p.
 
     `rates` holds the trials of each rate of each search: their number in the search, and the response time (s, above
-    0).
+    0). Only rates with several trials count. None if too few trials repeat a rate.
     """
     repeated = [trials for trials in rates if len(trials) > 1]
     freedom = sum(len(trials) - 1 for trials in repeated) - 1

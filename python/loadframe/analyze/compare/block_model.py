@@ -211,8 +211,9 @@ def _solve(matrix: Array, blocks: Array, logs: Array, contrast: Array, ratio: fl
 def _satterthwaite(spectrum: _Spectrum, ratio: float, by_noise: float, by_block: float) -> float:
     """Return the degrees of freedom of the contrast's variance V: 2 V^2 / Var(V), in units of the noise variance.
 
-    V is `by_noise` + `ratio` * `by_block`, where `ratio` is the blocks' variance over the noise variance. Var(V)
-    follows from the expected information on both variances.
+    V is `by_noise` + `ratio` * `by_block`, where `ratio` is the blocks' variance over the noise variance; the other two
+    are the variances that noise and blocks of variance 1 cause. Var(V) follows from the expected information on both
+    variances.
     """
     spread = 1 + ratio * spectrum.eigenvalues
     noise = (spectrum.freedom + float((1 / spread**2).sum())) / 2
@@ -230,8 +231,8 @@ _TRIMMED = 0.2
 def paired_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit | None:
     """Return the trimmed mean of the blocks' log differences, second group minus first.
 
-    None with fewer than two blocks that have both groups. Several runs of a group in a block count as their median.
-    Runs of a session without a block form one block.
+    None with fewer than two blocks that have both groups. A block is one of one session; runs of a session without a
+    block form one block. Several runs of a group in a block count as their median. Values must be above 0.
     """
     blocks: dict[Hashable, dict[Hashable, list[float]]] = {}
     for observation in observations:

@@ -110,8 +110,8 @@ def _share_above_0(measure: Measure, run: RecordedRun) -> float:
 def _counting_variance(measure: Measure, sides: Iterable[Iterable[RecordedRun]]) -> float:
     """Return the variance of the logarithm of the ratio of two failure shares that counting (Poisson) alone causes.
 
-    `sides` are the runs of both groups, of which those with a known share count. Each side counts half a failure more
-    than it has.
+    `sides` are the runs of both groups, of which those with a known share count. The variance is the sum over both
+    sides of 1 / (failures + 0.5).
     """
     known = ([run for run in runs if measure.of(run) is not None] for runs in sides)
     return sum(1 / (sum(measure.failures(run)[0] for run in runs) + 0.5) for runs in known)

@@ -289,7 +289,7 @@ class Difference:
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
     """Return the entries of the manifests (of `_PARTS`) whose sets of values differ between the two groups.
 
-    The value of a missing entry is `none`.
+    Entries have dotted names. The value of an entry that a whole group lacks is `none`.
     """
     one, other = _values(first), _values(second)
     differences = []
@@ -314,9 +314,10 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested data with dotted names, except None: strings as they are, others as JSON.
+    """Yield the leaves of nested data as (dotted name, text), except None: strings as they are, others as JSON.
 
-    Elements of a list go by their `name` if all have one; any other list is one leaf.
+    `name` begins the dotted names. Elements of a list go by their `name` if all have one; any other list is one leaf.
+    Empty lists and mappings have no leaf.
     """
     if is_dataclass(value):
         value = {entry.name: getattr(value, entry.name) for entry in fields(value)}

@@ -194,9 +194,9 @@ class Measure:
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
 
-        Ten requests must be slower than the percentile. None for measures other than percentiles, and for p50: medians
-        of equally few requests can be compared, and run-to-run variance includes their error. `shorter` finds medians
-        of unequally few requests, and maxima.
+        Ten requests must be slower than the percentile: 1,000 for p99. None for measures other than percentiles, and
+        for p50: medians of equally few requests can be compared, and run-to-run variance includes their error.
+        `shorter` finds medians of unequally few requests, and maxima.
         """
         return None if self.kind.removeprefix("all-") == "p50" else self._below_minimum(runs)
 
@@ -243,8 +243,8 @@ class Measure:
 def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tuple[Measure, ...]:
     """Return the measures of these runs, in the order of phases, kinds and operations.
 
-    Rates and errors are of a whole phase, times of each operation. The throughput and documents of an open loop, which
-    are the offered rate, are left out, and documents if none were counted.
+    Rates and errors are of a whole phase (operation None), times of each operation. In a phase with an open load in any
+    run, throughput and documents are the offered rate and left out. Documents are also left out if none were counted.
     """
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):

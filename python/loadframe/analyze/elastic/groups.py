@@ -166,7 +166,10 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 
 
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
-    """Return the results of one transition at one load, from its done runs; invalid runs are only listed."""
+    """Return the results of one transition at one load, from its done runs with a course; invalid runs are only listed.
+
+    Figures use valid runs whose throughput is known within 5 %. With a policy, the whole run is one step.
+    """
     description = folder.description
     treatment = {"transition": transition, "load": load}
     rate = rate_of(description)
@@ -213,8 +216,9 @@ def _steps(
 ) -> tuple[StepMeasures, ...]:
     """Return the measures of each executed step over the runs with the event and their control runs.
 
-    `runs` are those with the event, `controls` the control runs, `courses` their courses by run id. `is_open`: the load
-    was an open loop.
+    A run is compared with the control runs of its block. `runs` are those with the event, `controls` the control runs,
+    `courses` their courses by run id, `description` the content of experiment.json. `is_open`: the load was an open
+    loop.
     """
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
@@ -304,7 +308,8 @@ def _same(
 ) -> ChangeInRun | None:
     """Return the same interval of a control run; both runs are aligned at their first step, which the control skips.
 
-    It is cut at the end of the control run. None if a run has no step, or if the interval is beyond that end.
+    The number of nodes is the control's at the start, before and after. The interval is cut at the end of the control
+    run. None if a run has no step, or if the interval is beyond that end. `capacity` is 1/s by number of nodes.
     """
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)

@@ -367,8 +367,8 @@ def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
 def _excess(series: Series, course: Course, change: ChangeInRun, window: float, joined: float) -> Series | None:
     """Return the relative excess of a series of response times over its ideal, by second of the horizon.
 
-    The ideal is the level before until the node has joined, then the level after; the unit is the level before.
-    Seconds without due requests and unknown seconds have no excess. None if a level is unknown or 0.
+    The ideal is the level before until `joined` (s since the change), then the level after; the unit is the level
+    before. Seconds without a value have an excess of 0. None if a level is unknown or 0.
     """
     first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
     if not (np.isfinite([first, last]).all() and first > 0):
@@ -402,8 +402,8 @@ def _debts(
 def _joined(course: Course, change: ChangeInRun) -> float:
     """Return the time at which the last node had joined, s since the change began; 0 if none joined.
 
-    Unlike `join_delay`, it is known even if some nodes never joined, because the other nodes changed the level. 0 also
-    for changes that remove nodes or act on others.
+    Unlike `join_delay`, it is known even if some nodes never joined, because the other nodes changed the level.
+    Restarted nodes count if none joined. 0 also for changes that remove nodes or act on others.
     """
     events = _events_during(course, change)
     # Nodes that join while others leave, or during an action on others, belong to another step.
@@ -495,7 +495,10 @@ def change_failed(course: Course, change: ChangeInRun) -> bool:
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
-    """Return the events from the change until the end of its horizon, without events of other steps."""
+    """Return the events from the change until the end of its horizon.
+
+    Events of steps that were not triggered in this time are left out; events without a step stay.
+    """
     events = [event for event in course.events if change.begin <= event.time < change.end]
     steps = {event.step for event in events if event.kind == FIRED}
     return [event for event in events if not steps or event.step is None or event.step in steps]
@@ -507,7 +510,7 @@ def _failed(events: Sequence[Event]) -> bool:
 
 
 def _actions(events: Sequence[Event]) -> set[str]:
-    """Return the first words of the changes, such as `add`, `remove`, `start`."""
+    """Return the first words of the started and failed changes, such as `add`, `remove`, `start`."""
     return {event.words.partition(" ")[0] for event in events if event.kind in (STARTED, FAILED)}
 
 
@@ -522,7 +525,7 @@ def _adds(events: Sequence[Event]) -> bool:
 
 
 def _removes(events: Sequence[Event]) -> bool:
-    """Return whether the change was to remove nodes."""
+    """Return whether the change was to remove nodes; without a recorded action, whether a node began to leave."""
     actions = _actions(events)
     return "remove" in actions or (not actions and any(event.kind == LEAVING for event in events))
 

@@ -48,7 +48,7 @@ class Repeated:
         return _mean(list(self.control.values())) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measure for JSON: mean, difference from the control runs, and the values by block."""
+        """Return the measure for JSON: mean, difference from control runs (null if unknown), and values by block."""
         return {
             "mean": self.mean.as_dict(),
             "runs": self.runs,

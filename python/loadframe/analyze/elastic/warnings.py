@@ -128,10 +128,11 @@ def warnings(
     *,
     policy: bool,
 ) -> Iterator[Finding]:
-    """Yield findings about a transition under a load; `runs` and `controls` are numbers of runs.
+    """Yield findings about a transition under a load; `runs` and `controls` are numbers of usable runs.
 
-    `steps` have the measures of each step. `policy`: whether a policy decided about the changes; measures then have no
-    findings. Nothing without `runs`.
+    They concern missing control runs and a single run. `steps` have the measures of each step. `policy`: whether a
+    policy decided about the changes; then a missing capacity has a finding, and measures have none. Nothing without
+    `runs`.
     """
     if not runs:
         return

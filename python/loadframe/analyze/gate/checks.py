@@ -197,7 +197,7 @@ class Question:
 
     @property
     def open_ends(self) -> tuple[bool, bool]:
-        """Whether the bounds of the figures allow an improvement of any size, and a worsening of any size."""
+        """Whether the bounds of the figures allow an improvement of any size, then whether a worsening of any size."""
         bounds = self.estimate.bounds
         low, high = bounds.low <= 0, not isfinite(bounds.high)
         return (high, low) if self.measure.better == "higher" else (low, high)
@@ -469,7 +469,8 @@ _LEVEL = 0.05
 def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]) -> list[Check]:
     """Return a check of lost documents and one of other store failures, or one of whether any run is usable.
 
-    Empty if no check finds anything. Both groups must have the runs of one treatment.
+    Lost documents are a regression unless a run of the baseline lost some, too; then shares decide, as for other
+    failures. Empty if no new run failed and one is usable. Both groups must have the runs of one treatment.
     """
     checks = []
     if any(_lost_documents(run) for run in new.runs):

@@ -151,7 +151,7 @@ class Observations:
 
     @property
     def least_sum(self) -> float:
-        """The sum of squares that the resolution alone explains; smaller sums are rounding."""
+        """The weighted sum of squares that the resolution alone explains; smaller sums are rounding."""
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
         return self.total * (self.resolution * typical) ** 2
 

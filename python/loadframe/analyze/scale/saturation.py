@@ -296,7 +296,8 @@ def every_clients() -> list[int]:
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
     """Return the largest number of clients with every node from 20 % to 90 % busy, or None without CPU limits.
 
-    If no number meets this, `clients` of the result is None, and its shares are the extremes of all trials.
+    All trials of the number must meet this. If no number does, `clients` of the result is None, and its shares are the
+    extremes of all trials. `nodes` is only stored.
     """
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:

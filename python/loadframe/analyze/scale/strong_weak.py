@@ -56,7 +56,10 @@ class Law:
         return Estimate(value, min(value, *ends), max(value, *ends))
 
     def share_of(self, nodes: int) -> Estimate:
-        """Return (N - S) / (N - 1) for the law's speed-up S on N = `nodes` nodes (above 1): 0 for linear speed-up."""
+        """Return (N - S) / (N - 1) for the law's speed-up S over one node on N = `nodes` nodes (above 1).
+
+        It is 0 for linear speed-up, and negative above that.
+        """
         by_law = self.speedup(nodes)
         value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
         return Estimate(value, low, high)

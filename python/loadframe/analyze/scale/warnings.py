@@ -204,7 +204,7 @@ def _about_responses(usable: Sequence[RecordedRun], phase: str) -> Iterator[Find
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
     """Yield findings about an open load, and about a fixed number of clients on several numbers of nodes.
 
-    `by_nodes` has the runs by number of nodes.
+    The latter if all closed streams of all runs have one number. `by_nodes` has the runs by number of nodes.
     """
     streams = [stream for run in usable for stream in run.streams(phase)]
     if any(stream.is_open for stream in streams):
@@ -217,6 +217,8 @@ def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phas
 def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
     """Yield findings about replicas that do not fit on the nodes, and shards that do not divide evenly.
 
+    They use the parameters `shards` and `replicas` of the workload in one run per number of nodes. The number of copies
+    of all shards should be a multiple of the nodes. Replicas have a finding only if the numbers of nodes differ.
     `by_nodes` has the runs by number of nodes.
     """
     uneven: dict[int, list[int]] = defaultdict(list)

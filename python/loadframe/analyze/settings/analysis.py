@@ -489,8 +489,8 @@ def _doubts(
 ) -> list[Finding]:
     """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation.
 
-    Findings about effects concern the first of `responses`. Combinations at which the store failed are not missing:
-    `_failing` has a finding for each.
+    Also about an unknown variance of runs. Findings about effects concern the first of `responses`. Combinations at
+    which the store failed are not missing: `_failing` has a finding for each.
     """
     findings: list[Finding] = []
     factors = design.factors

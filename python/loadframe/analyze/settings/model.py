@@ -530,7 +530,8 @@ def _stratum(
 def _is_apart(determined: Array, place: slice) -> bool:
     """Return whether the runs determine a term at least in part, and do not confound it with another term.
 
-    `determined` is the projection of `_Stratum`, `place` the slice of the term's coefficients.
+    `determined` is the projection (coefficients, coefficients) of `_Stratum`, `place` the slice of the term's
+    coefficients.
     """
     others = np.delete(determined[place], np.r_[place], axis=1)
     return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))

@@ -91,9 +91,10 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
 def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list[tuple[RankFigures, float]]:
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
-    The share is a rank's work divided by the median work, or the median time divided by its time; a straggler is below
-    2/3. `clients` is the number of clients of all ranks, if it is fixed: ranks that got none are left out. Empty if the
-    ranks have too few requests for a judgement.
+    The share is a rank's work divided by the median work, or the median time divided by its time. A straggler is at
+    most 2/3, and its work more than five standard deviations of a count below the median. `clients` is the number of
+    clients of all ranks, if it is fixed: ranks that got none are left out. Empty if the ranks have fewer than 100
+    requests in the median.
     """
     if clients is not None and clients < len(ranks):
         # The other ranks have no client.
@@ -167,7 +168,7 @@ def generator_figures(
 def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
     """Return the worst value of each figure over several phases: the smallest achieved share, else the largest.
 
-    Unknown values are left out.
+    Unknown values are left out; a figure that is unknown in all phases stays None.
     """
 
     def worst(values: Iterable[float | None]) -> float | None:
@@ -375,9 +376,9 @@ def _sum(table: pa.Table, column: str) -> int:
 
 
 def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
-    """Return the mean CPU share of the busiest thread that read a source, in the measured window; None if unknown.
+    """Return the mean CPU share of the busiest thread that read the source `name`, in the measured window.
 
-    If the window is too short for a sample, it is the share of the whole phase.
+    If the window is too short for a sample, it is the share of the whole phase. None if unknown.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])
@@ -392,7 +393,8 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
     """Return the share of samples in which 32 KiB or more of a source were unread, or None without samples.
 
-    Samples count if lines arrived or bytes were unread.
+    Only samples in the measured window count, and only if lines arrived or bytes were unread. `name` is that of the
+    source.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])
