@@ -115,7 +115,8 @@ def _selection(
 
     `used_runs` are the included runs; missing runs do not count. `factors` map each level's text to its runs. Fisher's
     exact test compares each level with the others. The Mann-Whitney test compares throughputs within partly excluded
-    treatments. The smallest p is multiplied by the number of tests. None if no run or every run is excluded.
+    treatments. The smallest p is multiplied by the number of tests. None if no run or every run is excluded. The
+    warning names the test with the smallest p.
     """
     existing = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}

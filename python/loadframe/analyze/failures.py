@@ -52,8 +52,9 @@ class Failure:
 def failures(run: Run) -> tuple[Failure, ...]:
     """Return the store's failures in a run, each once, beginning with failures of the whole run.
 
-    Phases count only if the run is done: the measured ones, or all if none was measured. Lost copies of a machine that
-    did not answer are not the store's failure.
+    Phases count only if the run is done: the measured ones, or all if none was measured. In a phase with figures that
+    the generator or a machine made unknown, no failure of the whole run is derived from missing successes or waiting
+    users. Lost copies of a machine that did not answer are not the store's failure.
     """
     summary = run.summary
     of_store: list[Failure] = []

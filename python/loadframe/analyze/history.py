@@ -77,7 +77,8 @@ def change_points(
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series' level by at least `least`, relative, in ascending order.
 
-    `values` are above 0, one per session. `level` is the chance of a false change, and `seed` seeds the permutations.
+    `values` are above 0, one per session, in order of time. `level` is the chance of a false change, and `seed` seeds
+    the permutations. Smaller significant changes are left out, the smallest first, and the levels beside them joined.
     """
     logs = np.log(np.asarray(values, dtype=float))
     p_values = dict(_search(logs, 0, len(logs), level, seed))

@@ -338,9 +338,9 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
-    """Yield the runs below a folder, each with the folder of its commit; add each damaged record once to `skipped`.
+    """Yield (name of its commit's folder, run) for the runs below a folder; add each damaged record once to `skipped`.
 
-    The folder of a commit is empty for runs directly in `folder`.
+    The name is empty for runs directly in `folder`. `skipped` gets pairs of path and cause. Links come last.
     """
     root, known = os.path.realpath(folder), set()
 

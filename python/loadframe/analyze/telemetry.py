@@ -135,8 +135,8 @@ def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[floa
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
     """Return the samples of a metric in the measured window by source, for names that begin with `source`.
 
-    Samples are in order of time. Nodes without data, such as routers and configuration servers, are omitted: they would
-    distort means over nodes. Empty if the run did not reach the phase.
+    A source is named like `node:NAME`. Samples are in order of time. Nodes without data, such as routers and
+    configuration servers, are omitted: they would distort means over nodes. Empty if the run did not reach the phase.
     """
     entry = run.phase(phase)
     values: dict[str, list[float]] = defaultdict(list)

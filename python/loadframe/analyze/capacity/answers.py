@@ -154,7 +154,7 @@ class Capacity:
 
     @property
     def documents(self) -> Estimate | None:
-        """The capacity in documents/s, by the documents per request of passed trials.
+        """The capacity in documents/s: the rate times the mean documents per request of passed trials.
 
         None without a capacity, without a passed trial, and if a passed trial has no documents.
         """
@@ -196,7 +196,10 @@ class Capacity:
 
     @property
     def order(self) -> OrderEffect | None:
-        """The growth of response times from trial to trial at equal rates; None if too few trials repeat a rate."""
+        """The growth of response times from trial to trial at equal rates of a search; None with too few such trials.
+
+        Invalid trials and those without a response time do not count.
+        """
         rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
         for place, made in enumerate(self.searches):
             for number, attempt in enumerate(made.attempts):

@@ -447,7 +447,10 @@ def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
 
 
 def _growth(run: Run, phase: PhaseSummary) -> float:
-    """Return the growth per second of the requests in flight in a phase's measured window, over all workers."""
+    """Return the growth per second of the requests in flight in a phase's measured window, over all workers.
+
+    0 if it is not significant (see `growth`) or was not recorded.
+    """
     rows = run.telemetry
     in_flight = rows.filter(pc.equal(rows["metric"], "in_flight"))
     # With several ranks only some workers have rows, so use the sum if it is recorded.

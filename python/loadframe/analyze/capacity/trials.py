@@ -119,7 +119,8 @@ class _Grid:
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
     """Return passes and failures by the logarithm of the offered rate, ascending; invalid trials are ignored.
 
-    At least one trial must have passed or failed.
+    `held` is the logarithm of the highest nominal rate that passed, `failed` that of the lowest that never passed;
+    without one, they are the lowest and the highest tried rate. At least one trial must have passed or failed.
     """
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     tried = {trial.rate for trial in decided}

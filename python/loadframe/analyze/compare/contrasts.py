@@ -510,7 +510,7 @@ def read_variants(argument: str) -> tuple[Group, ...]:
 
 
 def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return a group for each variant, in the order of the file; treatments omit the factors that variants set.
+    """Return a group for each variant, in the order of the file; treatments omit the variant and what it sets.
 
     Earlier attempts that count as failures of the store are included.
     """

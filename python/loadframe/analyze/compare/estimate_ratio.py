@@ -148,7 +148,7 @@ def estimate_ratio(
 
 
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Return the contrast (group minus baseline) of runs of one session that share no blocks.
+    """Return the contrast (group minus baseline) of runs that share no blocks, regardless of their sessions.
 
     For similar numbers of runs this is Student's test, which assumes equal noise and is robust against unequal noise
     there. If one side has twice as many runs or more, Student's test is not robust against unequal noise, and Welch's

@@ -538,8 +538,9 @@ def _failure_counts(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple
 def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], kinds: Sequence[str]) -> list[Check]:
     """Return a check for each measure that the baseline's runs have and some of the usable new runs lack.
 
-    Errors are left out, and so are times of all requests (`all-`) that every new run lacks. The new runs are valid, so
-    the store is to blame for the missing figures.
+    A run lacks a throughput of 0, too. Errors are left out, and so are times of all requests (`all-`) that every new
+    run lacks. Runs that do not show whether anything succeeded do not count. The new runs are valid, so the store is to
+    blame for the missing figures.
     """
     checks = []
     for measure in measures_of(baseline.usable, kinds):

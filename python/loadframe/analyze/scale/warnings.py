@@ -164,7 +164,10 @@ SPEED_VARIED = Rule("speed_varied", _speed_varied, _DEDICATED)
 
 
 def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:
-    """Return findings about the usable runs of a phase; `best` has one treatment per number of nodes, ascending."""
+    """Return findings about the valid runs (`sound`) that reached a phase; unknown numbers of nodes count as 1.
+
+    `best` has one treatment per number of nodes, ascending.
+    """
     usable = [run for run in runs if run.sound and run.phase(phase)]
     by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in usable:

@@ -187,9 +187,11 @@ def _designed(
 
 
 def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Response, ...]:
-    """Return the model of each measure of a phase, without adjusted p values.
+    """Return the model of each measure of a phase, without adjusted p values; the objective is first.
 
-    Empty without usable runs, and for adaptive schemes.
+    The others are throughput (of closed loads), p50 and p99 of the main operation, and means of first and later
+    executions. A measure without known values or terms is left out. Empty without usable runs, and for adaptive
+    schemes.
     """
     if not design.used or description["scheme"] in ADAPTIVE:
         return ()

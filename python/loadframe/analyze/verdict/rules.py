@@ -115,7 +115,10 @@ class ValidityRule(Rule):
 
 
 def severity_of(finding: Finding) -> float | None:
-    """Return the figure that compares a finding with others of its rule, larger if worse, or None if it has none."""
+    """Return the figure that compares a finding with others of its rule, larger if worse, or None if it has none.
+
+    Its sign is reversed for rules in which a smaller figure is worse.
+    """
     named = RULES[finding.code].severity
     if named is None:
         return None
