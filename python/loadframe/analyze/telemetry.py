@@ -226,8 +226,8 @@ def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Find
 def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:
     """Return the CPU use of each process in some phases (by default the measured ones), and the unsampled phases.
 
-    A phase is unsampled if the polls of nodes cover too little of its window. The sum of all processes is added under
-    `ALL` if all of several processes were sampled; else the phase is in `partial`.
+    A phase is unsampled if the polls of nodes cover too little of its window. The sum of several processes is added
+    under `ALL`, unless some processes were not sampled: the phase is then in `partial`.
     """
     polled, spans = _spans(run.telemetry)
     used, unsampled, partial = {}, [], set()

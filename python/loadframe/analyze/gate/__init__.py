@@ -86,7 +86,7 @@ def joint_estimate(
 ) -> RatioEstimate | None:
     """Return the ratio, new by baseline, of the geometric mean over all these measures; None if a side lacks values.
 
-    Each value counts relative to the mean of its measure over both sides. The values of one unit are averaged: runs of
+    Each value counts relative to the mean of its contrast over both sides. The values of one unit are averaged: runs of
     one side and session, of different measures and treatments, that are of the same block, or else have the same number
     within their treatment and session. Values of 0 are left out. `session_spread` is the assumed relative standard
     deviation of sessions if each side has one.

@@ -159,8 +159,8 @@ class Graph:
         """Build the graph from the number of members per family, and the indices of their watched members.
 
         Hypotheses are numbered by family: first the joint one, then the members; a family with one member has no joint
-        one. Families have equal levels. The joint hypothesis gets half of its family's level, all members the rest.
-        Watched members share 90 % of their family's level.
+        one. Families have equal levels. Watched members share 90 % of their family's level. Of the rest (all without
+        watched members), the joint hypothesis gets half and the other members share half.
         """
         total = sum(count + (count > 1) for count in members)
         self.weights: Array = np.zeros(total)

@@ -91,10 +91,10 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
 def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list[tuple[RankFigures, float]]:
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
-    The share is a rank's work divided by the median work, or the median time divided by its time. A straggler is at
-    most 2/3, and its work more than five standard deviations of a count below the median. `clients` is the number of
-    clients of all ranks, if it is fixed: ranks that got none are left out. Empty if the ranks have fewer than 100
-    requests in the median.
+    The share is a rank's work divided by the median work, or if that is above 2/3, the smaller of it and the median
+    time divided by the rank's time. A straggler by time is below 2/3. One by work is at most 2/3, and its work is more
+    than five standard deviations of a count below the median. `clients` is the number of clients of all ranks, if it is
+    fixed: ranks that got none are left out. Empty if the median is below 100 requests.
     """
     if clients is not None and clients < len(ranks):
         # The other ranks have no client.
