@@ -86,7 +86,7 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """The recorded failure of a run with status `failed`; None for others."""
+        """The failure that the run's summary records; None without one, and for a missing run."""
         return self.run.summary.failure if self.run else None
 
     @property
@@ -181,7 +181,7 @@ class RecordedRun:
 
     @property
     def why_failed(self) -> str:
-        """How the store failed, for a run that counts as its failure; else empty."""
+        """How the store failed, for a run that as a whole counts as its failure (`store_failed`); else empty."""
         return "; ".join(failure.words for failure in self.failures if failure.of_run)
 
     @property

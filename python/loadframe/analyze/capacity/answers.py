@@ -510,9 +510,10 @@ def contradiction(
 def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
-    They apply if a capacity is certainly not higher than that of fewer nodes with equal other levels, if a rate failed
-    below a rate that passed in one search, if trials that decide have few requests or vary in their offered rate, or if
-    nodes differ in age in such trials.
+    They apply in these cases:
+    - A capacity is certainly not higher than that of fewer nodes at equal other levels.
+    - A rate failed below one that passed in the same search.
+    - Trials that decide have few requests, vary in their offered rate, or had nodes that differ in age.
     """
     description = capacities.folder.description
     phases, warmup = description.get("measure", ()), description.get("warmup")

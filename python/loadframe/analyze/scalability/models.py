@@ -240,14 +240,20 @@ def _candidates(n: Array, means: Array, squares: Array) -> Iterator[Array]:
 
 
 def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
-    """Return the best (L, C) of each row, shape (rows, 2), if the break is at `n[j]`; `squares` are squared weights."""
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is at the size `n[j]`.
+
+    `means` and `squares`, the squared weights, are (rows, sizes).
+    """
     shape = np.minimum(n, n[j])
     lam = (squares * shape * means).sum(1) / (squares * shape**2).sum(1)
     return np.column_stack([lam, lam * n[j]])
 
 
 def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
-    """Return the best (L, C) of each row, shape (rows, 2), if the break is between `n[j - 1]` and `n[j]`."""
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is between `n[j - 1]` and `n[j]`.
+
+    `means` and `squares`, the squared weights, are (rows, sizes). Values are nan if all weights on a side are 0.
+    """
     low, high = slice(None, j), slice(j, None)
     # If all sizes on one side have weight 0, the quotient is nan and not a solution.
     with np.errstate(invalid="ignore"):

@@ -350,7 +350,7 @@ class _Failures:
     def more_than_default(self, levels: Mapping[int, int]) -> bool:
         """Return whether the share of failed runs is larger at these levels than at the factors' default levels.
 
-        `levels` maps numbers of factors to numbers of their levels.
+        `levels` maps numbers of factors to numbers of their levels. The share is 0 without runs.
         """
         (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
         return failed * max(total_before, 1) > before * max(total, 1)

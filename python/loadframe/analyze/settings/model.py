@@ -205,7 +205,7 @@ class EffectsModel:
 
     @property
     def unseparated_share(self) -> float:
-        """The share of effects that the runs do not separate, so that no term has it.
+        """The share of the variation by effects that the runs do not separate, so that no term has it.
 
         0 for effects of a level alone, which share the default runs, so that their shares do not add up.
         """
