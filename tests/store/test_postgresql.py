@@ -249,6 +249,25 @@ def test_settings_hold_on_all_servers_or_are_refused():
         until(lambda: running("work_mem") == "4096 kB")
 
 
+@pytest.mark.store
+def test_settings_reach_the_servers_between_a_replica_and_the_primary():
+    with Cluster.start(ClusterSpec(store="postgresql", nodes=3)) as three:
+        store, (first, second, third) = three.store, three.addresses
+        replica = store.client(third)
+        conninfo = replica.ask("SELECT setting FROM pg_settings WHERE name = 'primary_conninfo'")[0]["setting"]
+        port = [address.rpartition(":")[2] for address in (first, second)]
+        assert f"port={port[0]}" in conninfo
+        for name, value in (("primary_slot_name", ""), ("primary_conninfo", conninfo.replace(*port))):
+            replica.ask(f"ALTER SYSTEM SET {name} = {config.literal(value)}")
+        replica.ask("SELECT pg_reload_conf()")
+        until(lambda: [feeder.address for feeder in replication.feeders(replica, store.client)] == [second, first])
+        store.configure([third], {"work_mem": "9MB"})
+        until(lambda: store.running_settings([third], ["work_mem"])["work_mem"].value == "9216 kB")
+        for unaware in (first, second):
+            with pytest.raises(BadInput, match="1 replica of this cluster would keep the old settings"):
+                store.running_settings([unaware], ["work_mem"])
+
+
 class Named:
     """A client of a server that has several addresses."""
 

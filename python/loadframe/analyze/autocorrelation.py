@@ -47,9 +47,10 @@ def effective_size(n: int, rho: float) -> float:
 def independent_values(series: Series) -> float:
     """Return the effective number of independent values of a series; infinite without significant correlation.
 
-    Infinite also for constant values and for fewer than five. Independent noise on a slowly changing level lowers the
-    correlation at lag 1. The decay from lag 1 to lags 2 and 3 does not depend on that noise, so the larger of the two
-    estimates of rho counts.
+    The mean is removed, a trend is not. The number follows from `effective_size` with rho, the larger of two estimates:
+    the lag-one correlation, and the decay of the correlation from lag 1 to lags 2 and 3. Independent noise on a slowly
+    changing level lowers the first but not the second. The correlation is significant above 2 / sqrt(n). Infinite also
+    for constant values and for fewer than five.
     """
     n = len(series)
     residuals = series - series.mean()
@@ -80,9 +81,10 @@ def noise_scale(series: Series) -> float:
 def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
     """Return s such that the mean of n successive values has the standard error s / sqrt(n), for n above a few.
 
-    Values beyond three standard deviations are clipped before and after a straight line is removed, so that neither a
-    slow trend nor one bad second counts as noise; with `clipped=False` bad seconds count. Values that are not finite
-    are dropped. 0 for fewer than five values, or for constant ones.
+    s is the standard deviation about a straight line times sqrt((1 + rho) / (1 - rho)), with the lag-one correlation
+    rho. Values beyond three standard deviations are clipped before and after the line is removed, so that one bad
+    second does not count as noise; `clipped=False` omits both. Values that are not finite are dropped. 0 for fewer than
+    five values, or for constant ones.
     """
     values = series[np.isfinite(series)]
     if len(values) < _LEAST:

@@ -188,10 +188,10 @@ def estimates(
 ) -> list[Estimate | None]:
     """Return the geometric mean of a figure over each group of runs, or None for a group without the figure.
 
-    `figure_of` returns the figure of a run; unknown figures and zeros are left out. The intervals are Student's, with
-    the variance of the logarithms pooled over the groups; 0 to infinity if each group has one unit. With `unequal`, a
-    group with a larger variance uses that. The units are runs, or session means if a group's runs are of several
-    sessions. Bounds of figures widen the intervals.
+    `figure_of` returns the figure of a run; unknown figures and zeros are left out. The intervals are Student's on a
+    log scale, with the variance pooled over the groups. They are 0 to infinity if each group has one unit. With
+    `unequal`, a group of several units with a variance above the pooled one uses its own. The units are runs, or
+    session means if the group's runs are of several sessions. Bounds of figures widen the intervals.
     """
     everything = [run for runs in groups for run in runs]
     sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
@@ -395,11 +395,11 @@ class CheapestWithin:
 
 
 def cheapest_within(costs: Sequence[Cost], slo: Slo | None) -> CheapestWithin:
-    """Return the treatment with the lowest cost per million within each limit and without failures, and rivals.
+    """Return the treatment with the lowest cost per million among those certainly within each limit, and its rivals.
 
-    The cost is None if no treatment is certainly within. Rivals have a lower end of at most the upper end of that cost
-    (any cost if it is None), ordered by cost; treatments that failed or miss a limit are left out. `slo` is only stored
-    in the result.
+    Treatments with a `standing` of `yes` are certainly within; failures of the store make it `no`. The cost is None if
+    there are none. Rivals are the others with a lower end of at most the upper end of that cost (any cost if it is
+    None), by cost: first those certainly within, and separately those with an unknown standing. `slo` is only stored.
     """
     ordered = sorted(costs, key=lambda entry: entry.million.value)
     certain = [entry for entry in ordered if entry.standing == "yes"]
@@ -438,9 +438,9 @@ class Cheapest:
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
     """Return the treatment with the lowest monthly price among those with a throughput of `demand` at least.
 
-    `demand` is in requests/s; the low end of the interval has to reach it. The cost is None if none does. Of equal
-    prices, the highest throughput is first, and the others are in `alike`. The result also has the cheaper treatments
-    (all, if the cost is None) with `demand` inside their interval, ordered by price.
+    `demand` is in the unit of the costs' rates, 1/s; the low end of the interval has to reach it. The cost is None if
+    none does. Of equal prices, the highest throughput is first, and the others are in `alike`. `open` has the cheaper
+    treatments (all, if the cost is None) with `demand` inside their interval, by price.
     """
     certain = [entry for entry in costs if entry.rate.low >= demand]
     certain.sort(key=lambda entry: (entry.month, -entry.rate.value))

@@ -56,8 +56,9 @@ def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
 def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
     """Return whether the 10th, 50th and 90th percentiles of service times (s) indicate delays instead of work.
 
-    They do if three conditions hold: the median is near 40, 80 or 200 ms, the 90th is at most 1.3 times the 10th, and
-    `cpu` is at most a tenth of the median. `cpu` is the CPU time of a request, s; None (unknown) counts as low.
+    They do if three conditions hold: the median is 39 to 50, 79 to 96 or 198 to 215 ms, the 90th is at most 1.3 times
+    the 10th, and `cpu` is at most a tenth of the median. `cpu` is the CPU time of a request, s; None (unknown) counts
+    as low.
     """
     low, median, high = quantiles
     idle = cpu is None or cpu <= _IDLE * median

@@ -128,10 +128,10 @@ def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
 
 
 def _refined(residuals: Series, lag: int) -> float:
-    """Return the period, s, to fractions of a second, from its farthest multiple with a maximum nearby.
+    """Return the period, s, to fractions of a second: the lag of its farthest usable multiple, divided by the multiple.
 
     `lag` is the period in whole s. Multiples reach up to two thirds of the series; the first one without a positive
-    maximum within 2 s ends the search.
+    autocorrelation within 2 s ends the search.
     """
     known = _correlations(residuals)
     period = float(lag)
@@ -299,8 +299,9 @@ class Overlap:
 def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overlap]:
     """Return each activity's share of the deficit, its share of all seconds, and the p-value of their overlap.
 
-    `lost` is the deficit of each second (not all 0), `busy` the busy seconds of each activity, of equal length. The
-    p-values are corrected for the number of activities, so pass all of them at once.
+    `lost` is the deficit of each second (not all 0), `busy` the busy seconds of each activity, of equal length. p is
+    the share of circular shifts of the busy seconds, common to all activities, at which any activity overlaps at least
+    as much, in its own standard deviations. So it is corrected for the number of activities; pass all of them at once.
     """
     if not busy:
         return []

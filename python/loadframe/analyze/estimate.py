@@ -109,7 +109,8 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
     """Return the mean share over runs with its interval; `counts` has a pair of each: counted and all requests.
 
     `sessions` has the session of each run. The units have equal weights: runs if all are of one session, otherwise
-    session means. The interval is unbounded for one unit. Runs without requests are left out; without any other, the
+    session means. The interval is Clopper and Pearson's for the number of requests that would give a single share the
+    variance of this mean. It is unbounded for one unit. Runs without requests are left out; without any other, the
     share is 0. `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
     known = [(count / of, of, session) for (count, of), session in zip(counts, sessions, strict=True) if of]

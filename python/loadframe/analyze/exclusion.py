@@ -46,7 +46,7 @@ WARNED_RUNS = Rule(
 
 
 def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
-    """Return a warning that counts the valid runs with rules that shift figures, or None without such runs.
+    """Return a warning that counts the valid runs by each rule that shifts figures, or None without such runs.
 
     Its remedy is that of the most frequent rule in the first such run.
     """
@@ -126,7 +126,8 @@ def _selection(
 
     `used_runs` are the included runs; missing runs do not count. `factors` map each level's text to its runs. Fisher's
     exact test compares each level with the others. The Mann-Whitney test compares throughputs within partly excluded
-    treatments. The smallest p is multiplied by the number of tests. None if no run or every run is excluded.
+    treatments. The smallest p is multiplied by the number of tests. None if no run or every run is excluded. The
+    warning names the test with the smallest p.
     """
     existing = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}

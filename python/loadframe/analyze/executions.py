@@ -90,7 +90,7 @@ def _row(
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 
     def count(part: str) -> int:
-        """Return the number of successes of this part in all runs."""
+        """Return the number of successes of the `part` of the operation, such as `first`, in all runs."""
         return sum(operation.parts[part].successes for _, operation in several if part in operation.parts)
 
     first, again = ([_mean(operation, part) for _, operation in several] for part in (FIRST, AGAIN))
@@ -166,9 +166,9 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
     """Return the time in which the missing events arrived, s, or None without a killed node or acknowledged events.
 
-    It is their number divided by the mean rate of acknowledgements from the start of the first ingesting phase until
-    the first node was killed, or until the end of the last phase if that ingests and ended before. None also if the
-    end was before the start.
+    It is their number divided by the mean rate of acknowledgements before the first kill. That rate counts from the
+    start of the first ingesting phase until the kill, or until the end of the last phase if that ingests and ended
+    before. None also if the end was before the start.
     """
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
@@ -220,10 +220,11 @@ class IngestPace:
 
 
 def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
-    """Return a source's rates in a phase and whether the store kept up.
+    """Return a source's rates in a phase, events/s, and whether the store kept up.
 
-    None if no sample lies between the first and the last one with events. Both of these, and the first fifth of the
-    others, are left out of the rates.
+    The first and the last sample with events, and the first fifth of the samples between them, are left out of the
+    rates. None if no sample remains. The growth is None, and the pace `too short`, if the samples are too few or too
+    short together.
     """
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
@@ -275,10 +276,11 @@ def _burst(samples: Sequence["_Sample"], offered: float, accepted: int) -> float
 def _pace(growth: Estimate, spread: float, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
     """Return whether the store kept up with a source, from the growth of its backlog, events/s.
 
-    `spread` is the range of the backlog divided by the time, events/s: no growth within the time can exceed it. The
-    interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s, `reader_cpu` the
-    use of a core (0 to 1) by the thread that reads them. Only an interval above 1 % of `offered` counts as falling
-    behind.
+    The first that applies: `fell behind` (the interval is above 1 % of `offered`), `held back` (reading waited), `not
+    recorded` (whether it waited), `reader busy` (`reader_cpu` above 0.8), `kept up` (growth below 1 % of `offered`),
+    `undecided`. `spread` is the range of the backlog divided by the time, events/s: no growth within the time can
+    exceed it. The interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s,
+    `reader_cpu` the use of a core (0 to 1) by the thread that reads them.
     """
     if growth.low > KEPT_UP * offered:
         return "fell behind"
@@ -306,7 +308,10 @@ class _Sample:
 
 
 def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
-    """Return the recorded samples of a source in a phase and the second after it, by time, without incomplete ones."""
+    """Return the recorded samples of a source in a phase and the second after it, by time, without incomplete ones.
+
+    A sample lasts from the one before, or from the start of the phase. Its backlog is that of unacknowledged events.
+    """
     rows = run.telemetry.filter(pc.equal(run.telemetry["source"], f"source:{source}")).sort_by("time")
     end = phase.start + phase.warmup + phase.duration
     by_time: dict[float, dict[str, float]] = {}

@@ -86,7 +86,7 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """The recorded failure of a run with status `failed`; None for others."""
+        """The failure that the run's summary records; None without one, and for a missing run."""
         return self.run.summary.failure if self.run else None
 
     @property
@@ -104,7 +104,7 @@ class RecordedRun:
         """Whether the run is valid: done and judged, and at least one of its figures is good or bounded.
 
         Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run valid. A run without
-        figures is valid unless a reason makes its figures unknown.
+        figures is valid unless a reason makes figures unknown.
         """
         if self.status != "done" or self.verdict is None:
             return False
@@ -141,7 +141,8 @@ class RecordedRun:
     def fault(self) -> Fault | None:
         """The component to blame for an invalid run; None if the run is valid or missing, or the cause is unknown.
 
-        Of several, the store comes first, then the generator, then the cluster.
+        In a run that is done, only reasons that make figures unknown count. Of several components, the store comes
+        first, then the generator, then the cluster.
         """
         if self.sound or self.run is None:
             return None
@@ -180,7 +181,7 @@ class RecordedRun:
 
     @property
     def why_failed(self) -> str:
-        """How the store failed, for a run that counts as its failure; else empty."""
+        """How the store failed, for a run that as a whole counts as its failure (`store_failed`); else empty."""
         return "; ".join(failure.words for failure in self.failures if failure.of_run)
 
     @property
@@ -200,9 +201,10 @@ class RecordedRun:
         return tuple(self._qualities.values())
 
     def quality(self, phase: str, name: FigureName, operation: str | None = None) -> RecordedFigure | None:
-        """Return the quality of a phase's figure; response and service times need an `operation`.
+        """Return the quality of a phase's figure; response and service times need an `operation`, others need None.
 
-        None if the run is not done or lacks the figure.
+        None if the run is not done or not judged, or lacks the figure. That of a preparing phase is computed if not
+        recorded.
         """
         if self.status != "done" or self.verdict is None:
             return None
@@ -392,7 +394,7 @@ class RecordedExperiment:
 
     @property
     def faulty(self) -> tuple[RecordedRun, ...]:
-        """The included runs in which the store was at fault."""
+        """The included runs in which the store was at fault: they are not `usable`."""
         return tuple(run for run in self.used if not run.usable)
 
 
@@ -445,7 +447,7 @@ def validity(run: Run) -> bool | None:
 def bounding_reasons(run: Run) -> frozenset[str]:
     """Return the codes of the reasons that only bound figures of a run: they leave no figure unknown.
 
-    Empty for an invalid run. Failures of the store bound nothing.
+    Empty for an invalid or unjudged run. Failures of the store bound nothing.
     """
     if not validity(run):
         return frozenset()

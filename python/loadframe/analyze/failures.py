@@ -52,8 +52,9 @@ class Failure:
 def failures(run: Run) -> tuple[Failure, ...]:
     """Return the store's failures in a run, each once, beginning with failures of the whole run.
 
-    Phases count only if the run is done: the measured ones, or all if none was measured. Lost copies of a machine that
-    did not answer are not the store's failure.
+    Phases count only if the run is done: the measured ones, or all if none was measured. In a phase with figures that
+    the generator or a machine made unknown, no failure of the whole run is derived from missing successes or waiting
+    users. Lost copies of a machine that did not answer are not the store's failure.
     """
     summary = run.summary
     of_store: list[Failure] = []
@@ -123,7 +124,7 @@ def unanswered(phases: Iterable[PhaseSummary]) -> int:
 
 
 def most_users(phases: Iterable[PhaseSummary]) -> int | None:
-    """Return the largest number of users or clients in a phase; None if 0.
+    """Return the largest number of users or clients in a phase, summed over its streams; None if 0.
 
     Phases with an open load are left out; streams with stages count as 0.
     """

@@ -94,7 +94,10 @@ class Stretch:
         return Stretch(self.low / below.high, self.high / below.low if below.low else math.inf)
 
     def widened(self, estimate: Estimate) -> Estimate:
-        """Return a positive estimate with its interval widened by the bounds of its values."""
+        """Return a positive estimate with its low end times the lower factor, and its high end times the upper one.
+
+        The value stays as it is, and so does an end that is not above 0.
+        """
         if self.is_exact:
             return estimate
         low = estimate.low * (self.low if estimate.low > 0 else 1.0)
@@ -120,7 +123,8 @@ UNKNOWN = Figure(None, -math.inf, math.inf, "unknown")
 def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALUE) -> Figure:
     """Return a value with the bounds recorded for it; `key` names the statistic of a distribution, such as `p99`.
 
-    Its state is `unknown`, without bounds, if `recorded` or `value` is None or the recorded state is unknown.
+    Its state is `unknown`, without bounds, if `recorded` or `value` is None or the recorded state is unknown. If bounds
+    are recorded, but not for `key`, they are 0 and infinity.
     """
     if recorded is None or recorded.state == "unknown" or value is None:
         return Figure(value, -math.inf, math.inf, "unknown", recorded.reasons if recorded else ())
@@ -196,7 +200,7 @@ class _Stamps:
 
     @classmethod
     def of(cls, evidence: Evidence, operation: str, figures: Figures, latency: Latency) -> "_Stamps | None":
-        """Return the timestamps of an operation for its `latency`, or None without any, and for parts of operations."""
+        """Return the timestamps of an operation for its `latency`; None without any, and for parts of operations."""
         times = figures.kernel_times if isinstance(figures, OperationFigures) else None
         if times is None or not times.corrected.count:
             return None
@@ -283,8 +287,9 @@ def _by_effect(codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Iterator[RecordedFigure]:
     """Yield the states of throughput, documents and errors.
 
-    All three are unknown if a rule says so, or if nothing was due. A rate gets an upper bound if the generator may have
-    limited it. `by_effect` has the codes of the rules that apply, by their effect.
+    All three are unknown if a rule says so, or if nothing was due. Else errors are good, and a rate gets an upper bound
+    if the generator may have limited it; up to 5 % above the rate it stays good. `by_effect` has the codes of the rules
+    that apply, by their effect.
     """
     phase = evidence.phase
     spoilt = by_effect.get("unknown", ())
@@ -310,7 +315,9 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
 def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> float:
     """Return the factor (1 or more) from the throughput to its upper bound; infinite if the run shows no bound.
 
-    `by_effect` has the codes of the rules that apply, by their effect.
+    For closed loops it follows from delays and overhead, and is infinite for a saturated generator. With an open load
+    and delays, it is at least 1 / the achieved share, if that is below 99 %; infinite if that is unknown. Time without
+    all ranks multiplies it. `by_effect` has the codes of the rules that apply, by their effect.
     """
     phase, generator = evidence.phase, evidence.generator
     factor = 1.0
@@ -335,7 +342,10 @@ def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> 
 def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
     """Return the largest factor by which the generator's delays reduced the throughput of closed loops: 1 to infinity.
 
-    `delayed`: the verdict reports delays, which may be unbounded if the generator's figures are lost.
+    It is the smaller of two bounds: by the share of time that the generator waited for a core, was stolen or stalled,
+    and by the mean delays in the cycle of a client. The second needs a single stream with a fixed number of clients.
+    Without a lost share it is 1, or if `delayed` the second bound, infinite if that is unknown. `delayed`: the verdict
+    reports delays; without the generator's figures, these are unbounded.
     """
     phase, generator = evidence.phase, evidence.generator
     if generator is None:
@@ -462,9 +472,10 @@ def every_request(log: "HistogramLog", tag: str) -> "Histogram":
 
 
 def _distribution(evidence: Evidence, operation: str, name: str, latency: Latency) -> Distribution:
-    """Return the distribution of the latency `name` from the histograms, or from the summary's quantiles.
+    """Return the distribution of the latency `name` from the histograms, or from the quantiles of `latency`.
 
-    `name` is a `FigureName`, or `overhead` or `corrected` for the kernel's timestamps.
+    `operation` may be `OPERATION.PART`. `name` is a `FigureName`, or `overhead` or `corrected` for the kernel's
+    timestamps.
     """
     log = evidence.histograms()
     if log is not None:
@@ -530,7 +541,8 @@ def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing:
 def _highest(key: str, measured: Distribution, missing: float, value: float) -> float:
     """Return the upper bound, s, of the statistic `key`, given its measured `value`; infinite if it has none.
 
-    A share `missing` of the window lacked a rank; if it is 0, `value` is the bound.
+    A share `missing` of the window lacked a rank: the bound is the quantile higher by `missing`, and a mean has none.
+    If `missing` is 0, `value` is the bound.
     """
     if not missing:
         return value

@@ -77,7 +77,8 @@ def change_points(
 ) -> tuple[ChangePoint, ...]:
     """Return the changes of a series' level by at least `least`, relative, in ascending order.
 
-    `values` are above 0, one per session. `level` is the chance of a false change, and `seed` seeds the permutations.
+    `values` are above 0, one per session, in order of time. `level` is the chance of a false change, and `seed` seeds
+    the permutations. Smaller significant changes are left out, the smallest first, and the levels beside them joined.
     """
     logs = np.log(np.asarray(values, dtype=float))
     p_values = dict(_search(logs, 0, len(logs), level, seed))
@@ -135,7 +136,8 @@ def _statistics(series: Array) -> Array:
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
     """Return the p of the best split of `logs` by permutations; it is at index `at` and has this `statistic`.
 
-    `level` determines the number of permutations, `seed` their order.
+    It is the p of plain permutations. If that is below `level` and the series is autocorrelated, it is the larger of
+    this one and that of autoregressive series. `level` determines the number of permutations, `seed` their order.
     """
     rho = _correlation(logs, at)
     plain = _share_reaching(logs, 0.0, statistic, level, seed)
@@ -184,7 +186,10 @@ def _correlation(logs: Array, at: int) -> float:
 
 
 def _without_changes(logs: Array) -> Array:
-    """Return the deviations from the mean level; levels are separated by splits with a t statistic above 7."""
+    """Return the deviations of logarithms from their levels, in order; a level lasts between two evident changes.
+
+    Changes are splits with a t statistic above 7, searched again on both sides. Each level has at least three values.
+    """
     n = len(logs)
     if n >= 2 * _SHORTEST and float(np.ptp(logs)) > 1e-9:
         statistics = _statistics(logs[None, :])[0]
@@ -314,7 +319,8 @@ def since_last_change(history: Group, new: Group, kinds: Sequence[str]) -> tuple
 def without_copies(history: Group, new: Group) -> tuple[Group, list[Finding]]:
     """Return a history without copies of new runs, and each of its runs once; with a warning if it had copies.
 
-    An earlier gate may have recorded the new runs there. BadInput if nothing is left.
+    Of copies in the history, the first counts. An earlier gate may have recorded the new runs there. BadInput if
+    nothing is left.
     """
     known = {identity for run in new.runs if (identity := identity_of_run(run)) is not None}
     kept = []
@@ -399,7 +405,11 @@ def _names(subjects: Iterable[_Subject]) -> str:
 
 
 def _acceptance(run: RecordedRun) -> Acceptance | None:
-    """Return the newest acceptance of the changes at a run, in the log of the history folder above it, or None."""
+    """Return the newest acceptance of the changes at a run, or None.
+
+    It is in the gate log of the folder that contains the run's folder, or of that folder's parent or grandparent, for
+    the run's name or the name of the folder inside it.
+    """
     if run.run is None:
         return None
     path = run.run.path.absolute()
@@ -414,8 +424,9 @@ def series_of(
 ) -> list[Series]:
     """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
 
-    A session's value is the median of its runs. Series of maxima have only runs with a length similar to that of the
-    run of median duration in `like`, or without any in `like`, to that of the newest run.
+    A session's value is the median of its runs; sessions without a value are only listed with the reason. Series of
+    maxima have only runs with a length similar to that of the run of median duration in `like`, or without any in
+    `like`, to that of the newest run.
     """
     series = []
     for measure in measures_of(runs, kinds):
@@ -439,7 +450,8 @@ def series_of(
 def _unfit(measure: Measure, run: RecordedRun, length: RecordedRun | None = None) -> str:
     """Return why a series of logarithms lacks a run; empty if it has it.
 
-    Maxima require a length similar to the run `length`, if given.
+    Reasons are an unknown value, a value of 0 and one without an upper bound. Maxima require a length similar to that
+    of the run `length`, if given.
     """
     value = measure.of(run)
     if value is None:

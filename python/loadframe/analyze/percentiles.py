@@ -130,8 +130,8 @@ def ranks(
 ) -> tuple[float, float]:
     """Return the ends of a quantile's interval as shares of all requests in order; 0 or infinity if unbounded.
 
-    `counts` are the requests of each second, `slow` those among them above the quantile of all. `outside` is the
-    probability beyond each end, `batches` the number of stretches that are compared.
+    `counts` are the requests of each second, `slow` those among them above the `quantile` (0 to 1) of all. `outside` is
+    the probability beyond each end, `batches` the number of stretches that are compared.
     """
     total = float(counts.sum())
     worth = _worth(slow, counts, quantile, outside, batches)
@@ -145,7 +145,8 @@ def ranks(
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
     """Return whether the run has fewer than 5 seconds, or its slow requests change too slowly from second to second.
 
-    `counts` are the requests of each second; `slow` has, for each percentile, those of each second above it.
+    They do if a share of slow requests by second has fewer than 10 independent values (`independent_values`). `counts`
+    are the requests of each second; `slow` has, for each percentile, those of each second above it.
     """
     if len(counts) < _LEAST_SECONDS:
         return True
@@ -231,8 +232,8 @@ def percentiles_of_window(
 def monotone(percentiles: dict[str, Percentile]) -> dict[str, Percentile]:
     """Return percentiles, given in ascending order, with ascending bounds.
 
-    Each percentile has its effective number of requests, so bounds may cross. The function only widens intervals, which
-    keeps their coverage.
+    Each percentile has its effective number of requests, so bounds may cross. A low end falls to the lowest one of
+    higher percentiles, a high end rises to the highest one of lower percentiles.
     """
     names = list(percentiles)
     lows = np.minimum.accumulate([percentiles[name].low for name in reversed(names)])[::-1]

@@ -41,7 +41,10 @@ class Spread:
 
 
 def rate_samples(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT, seconds: int = SAMPLE) -> Spread | None:
-    """Return the distribution of a phase's rate over samples of `seconds` s; None if its window is shorter than one."""
+    """Return the distribution of a phase's rate over samples of `seconds` s; None if its window is shorter than one.
+
+    Samples are successive parts of the whole seconds of the measured window, an incomplete last one is dropped.
+    """
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     series = run.series
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
@@ -115,7 +118,11 @@ class RequestTime:
 
 
 def request_time(run: Run, phase: PhaseSummary) -> RequestTime:
-    """Return the summed and longest request time in a phase's measured window, from single requests if recorded."""
+    """Return the request time in a phase's measured window: the largest sum of a client, and the sum of all clients.
+
+    Without recorded single requests, the first is the duration of the phase, and the second follows from the histograms
+    of successes, None if requests failed.
+    """
     if (run.path / SAMPLES_FILE).exists():
         clients: dict[tuple[int, str, int], float] = defaultdict(float)
         for piece in run.samples():

@@ -354,7 +354,11 @@ def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
 
 
 def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
-    """Return one run's value of a published measure; None if it was not recorded, and for runs without the event."""
+    """Return one run's value of a published measure; None if it was not recorded, and for runs without the event.
+
+    `kind` is a measure of `Measure`, a sample statistic, a YCSB or request time, or an event's instant (s since the
+    measured window began).
+    """
     entry = run.phase(phase)
     if entry is None or run.run is None or run.treatment.get("event") is False:
         # Publications measure runs with the event.

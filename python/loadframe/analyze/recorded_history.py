@@ -128,7 +128,7 @@ class Point:
 
     @property
     def outcome(self) -> str | None:
-        """The worst outcome of the newest gates; None without a gate."""
+        """The worst outcome of the newest gates, such as `passed`; None without a gate."""
         return max((gate.outcome for gate in self.newest_gates), key=_WORSE.index, default=None)
 
     @property
@@ -180,7 +180,10 @@ class Point:
 
 
 def newest_gates(gates: Sequence[GateRecord]) -> tuple[GateRecord, ...]:
-    """Return the gates that no later one replaces; `gates` are those of one commit and series, in order of time."""
+    """Return the gates that no later one replaces; `gates` are those of one commit and series, in order of time.
+
+    A gate replaces an earlier one if it checks all that the earlier one checked, with any thresholds.
+    """
     return tuple(
         gate for number, gate in enumerate(gates, start=1) if not any(later.replaces(gate) for later in gates[number:])
     )
@@ -335,9 +338,9 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
-    """Yield the runs below a folder, each with the folder of its commit; add each damaged record once to `skipped`.
+    """Yield (name of its commit's folder, run) for the runs below a folder; add each damaged record once to `skipped`.
 
-    The folder of a commit is empty for runs directly in `folder`.
+    The name is empty for runs directly in `folder`. `skipped` gets pairs of path and cause. Links come last.
     """
     root, known = os.path.realpath(folder), set()
 
@@ -410,6 +413,7 @@ def _points(
 ) -> tuple[tuple[Point, ...], int]:
     """Return the points in time order, and the number of runs without a known start, which are left out.
 
+    A point has the runs of a session with one commit and the same series, or without a known commit in one folder.
     `folders` has the name of each run's folder by the run's `id()`, `copied` is the result of `_copied`. A gate of
     copies belongs to the point of the first runs.
     """

@@ -44,9 +44,11 @@ _LEAST_SECONDS, _LEAST_INDEPENDENT = 5, 10
 
 
 def steady_from(throughput: Array, response: Array) -> int | None:
-    """Return the second in which steady state began; None if it has not begun, or cannot be judged yet.
+    """Return the second in which steady state began, counted from 0; None if it has not, or cannot be judged yet.
 
-    Both series have one value per second since the load began; `response` are times, NaN in seconds without answers.
+    It begins where MSER cuts the later of both series, if the rest of each is steady, is longer than the cut part,
+    lasts 20 s, and changes by at most 5 %. Both series have one value per second since the load began; `response` are
+    times, NaN in seconds without answers. None also if no second has an answer.
     """
     series = [throughput, _filled(response)]
     if len(throughput) < LEAST_STEADY or not np.isfinite(series[1]).all():

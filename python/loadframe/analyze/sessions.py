@@ -60,7 +60,9 @@ def _session_ids(
 ) -> dict[int, Hashable]:
     """Return index of run -> identifier of its session, for the runs of one sitting.
 
-    `members` are the indices of these runs in order of time; `runs` and `groups` have an element for each run.
+    `members` are the indices of these runs in order of time; `runs` and `groups` have an element for each run. Commands
+    with runs of several groups are sessions. The other runs are one session if their groups alternate, else one per
+    stretch of a group.
     """
     of_command: dict[Hashable, set[Hashable]] = {}
     for index in members:
@@ -194,9 +196,9 @@ def speed_range(runs: Sequence[RecordedRun]) -> float:
 def speed_share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None:
     """Return the share of the variance between repetitions that the machine's pace explains, or None with too few runs.
 
-    Each point is a treatment, a run and its value. The share is the squared correlation of the logarithms, each minus
-    the mean of its treatment; 0 if faster results coincide with a slower machine. Values of 0 or less and runs without
-    a reference time are left out; None below 10 degrees of freedom.
+    Each point is a treatment, a run and its value, for which larger is better. The share is the squared correlation of
+    the logarithms, each minus the mean of its treatment; 0 if faster results coincide with a slower machine. Values of
+    0 or less and runs without a reference time are left out; None below 10 degrees of freedom.
     """
     rows = defaultdict(list)
     for treatment, run, value in points:

@@ -89,7 +89,10 @@ def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | N
 def growth_figures(
     operation: str, outcome: Mapping[str, Any], histograms: "HistogramLog", documents: Array | None
 ) -> GrowthFigures | None:
-    """Return the growth of an operation's response times with `documents` (by second), or None without enough data."""
+    """Return the growth of an operation's response times with `documents`, or None without enough data.
+
+    `documents` is the number in each second of the measured window; None if unknown. `outcome` is that of the phase.
+    """
     if documents is None or np.ptp(documents) <= 0:
         return None
     first = whole_seconds(outcome["warmup"], outcome["measured"]).start
@@ -437,7 +440,8 @@ def _kernel_times(
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
     """Return the ten most frequent messages of an operation's measured failures, the most frequent first.
 
-    Messages of several streams that differ only in numbers are one: the first, with the sum of the counts.
+    Messages of one class and status that differ only in numbers are one: the first, with the sum of the counts.
+    `entries` are those of the operation in the engine's outcome, one per stream.
     """
     alike: dict[tuple[Any, ...], FailureMessage] = {}
     for error in (error for entry in entries for error in entry.get("errors", ())):

@@ -135,8 +135,8 @@ def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[floa
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
     """Return the samples of a metric in the measured window by source, for names that begin with `source`.
 
-    Samples are in order of time. Nodes without data, such as routers and configuration servers, are omitted: they would
-    distort means over nodes. Empty if the run did not reach the phase.
+    A source is named like `node:NAME`. Samples are in order of time. Nodes without data, such as routers and
+    configuration servers, are omitted: they would distort means over nodes. Empty if the run did not reach the phase.
     """
     entry = run.phase(phase)
     values: dict[str, list[float]] = defaultdict(list)
@@ -226,7 +226,11 @@ def fresh_nodes(
 
 
 def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:
-    """Return the CPU use of each process in some phases (by default the measured ones), and the unsampled phases."""
+    """Return the CPU use of each process in some phases (by default the measured ones), and the unsampled phases.
+
+    A phase is unsampled if the polls of nodes cover too little of its window. The sum of several processes is added
+    under `ALL`, unless some processes were not sampled: the phase is then in `partial`.
+    """
     polled, spans = _spans(run.telemetry)
     used, unsampled, partial = {}, [], set()
     for phase in run.summary.measured if phases is None else phases:

@@ -81,7 +81,7 @@ class Search:
 
     @property
     def uncounted(self) -> tuple[Attempt, ...]:
-        """The failed trials at the answer that the search attributed to a cold store."""
+        """The failed trials at the answer's rate that the search attributed to a cold store; empty without a rate."""
         held = self.answer and self.answer.rate
         failed = [one for one in self.attempts if one.trial == Trial(one.rate, Outcome.FAILED) and one.rate == held]
         counted = warm([one.trial for one in self.attempts]).count(Trial(held or 0.0, Outcome.FAILED))
@@ -103,9 +103,9 @@ class Search:
 
     @property
     def deciding(self) -> tuple[Attempt, ...]:
-        """The last trial that passed at the answer's rate, and `nearest`, or else the first invalid trial above it.
+        """The last trial that passed at the answer's rate, then `nearest`, or else the first trial at `answer.above`.
 
-        Empty without an answer; one trial if the other does not exist.
+        Empty without an answer; shorter if one of the two does not exist.
         """
         if self.answer is None:
             return ()
@@ -154,7 +154,7 @@ class Capacity:
 
     @property
     def documents(self) -> Estimate | None:
-        """The capacity in documents/s, by the documents per request of passed trials.
+        """The capacity in documents/s: the rate times the mean documents per request of passed trials.
 
         None without a capacity, without a passed trial, and if a passed trial has no documents.
         """
@@ -171,9 +171,10 @@ class Capacity:
 
     @property
     def errors_open(self) -> tuple[ErrorsOpen, ...]:
-        """The error limits that the trials at the answers' rates leave open: the 95 % limit of the share reaches them.
+        """The error limits that remain open: the one-sided upper 95 % limit of the failed share reaches them.
 
-        Invalid trials do not count.
+        Only passed and failed trials at the answers' rates count, all searches together. A limit with a single trial is
+        always open.
         """
         by_limit: dict[tuple[str | None, float], list[tuple[int, int]]] = {}
         for made in self.searches:
@@ -195,7 +196,10 @@ class Capacity:
 
     @property
     def order(self) -> OrderEffect | None:
-        """The growth of response times from trial to trial at equal rates; None if too few trials repeat a rate."""
+        """The growth of response times from trial to trial at equal rates of a search; None with too few such trials.
+
+        Invalid trials and those without a response time do not count.
+        """
         rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
         for place, made in enumerate(self.searches):
             for number, attempt in enumerate(made.attempts):
@@ -327,7 +331,8 @@ def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None)
 def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Sequence[str]) -> Search:
     """Return a search from its runs: their judgements, and the decision of the search after them.
 
-    The runs are of one block and treatment, in the order of the trials, and at least one. Missing runs are left out.
+    The runs, at least one, are of one block and treatment, in the order of the trials. Missing runs are skipped, so the
+    decision is that of a search without these trials.
     """
     attempts = []
     for run in runs:
@@ -381,7 +386,8 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
     """Return the capacity of each treatment from its searches, fitted together: all share one variation of trials.
 
-    `default_nodes` is used if neither a run nor the treatment has a number of nodes. `over` is the searched factor.
+    Only conclusive searches are fitted; a treatment without one has an unknown capacity. `default_nodes` is used if
+    neither a run nor the treatment has a number of nodes. `over` is the searched factor.
     """
     conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
     known = [searches for searches in conclusive if searches]
@@ -393,9 +399,10 @@ def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, ov
 
 
 def _with_order(capacity: Capacity) -> Capacity:
-    """Return a capacity, with a wider interval if the store slows down from trial to trial.
+    """Return a capacity, with a wider interval if response times grow significantly from trial to trial.
 
-    The interval then reaches at least from the lowest failed to the highest passed rate.
+    The interval then reaches at least from the lowest failed to the highest passed rate. Unchanged without
+    `order.is_slower` or without a rate.
     """
     order, rate = capacity.order, capacity.rate
     if rate is None or order is None or not order.is_slower:
@@ -407,9 +414,10 @@ def _with_order(capacity: Capacity) -> Capacity:
 
 
 def _trials(search: Search) -> list[Trial]:
-    """Return the trials that estimate a capacity: all except failures of a cold store at up to 0.8 of the answer.
+    """Return the trials that estimate a capacity, not in their order.
 
-    Failures nearer to the answer are chance: without them the estimate would be too high.
+    Failures of a cold store (see `warm`) are omitted at up to 0.8 of the answer's rate. Above that, and without an
+    answer's rate at all rates, they count: they are chance, and the estimate would be too high without them.
     """
     trials = [attempt.trial for attempt in search.attempts]
     near = ((search.answer.rate if search.answer else None) or 0.0) / FAR
@@ -520,10 +528,10 @@ def _cold(cold: Sequence[Finding]) -> str:
 def contradiction(
     capacity: Capacity, precision: float, *, after_warming: bool = False
 ) -> tuple[Attempt, Attempt] | None:
-    """Return a failed and a passed trial of one search if the load alone does not decide; None otherwise.
+    """Return (failed, passed) trials of one search if the load alone does not decide; None otherwise.
 
-    The passed trial has a higher rate, by more than `precision` (share). With `after_warming`, failures of a cold
-    store do not count.
+    They are the lowest rate that failed and the highest that passed, in the first search in which the passed rate is
+    more than (1 + `precision`) times the failed one. With `after_warming`, failures of a cold store do not count.
     """
     for made in capacity.searches:
         trials = [attempt.trial for attempt in made.attempts]
@@ -547,8 +555,10 @@ def contradiction(
 def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
-    They apply if a capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests or
-    vary in their offered rate, or nodes differ in age in trials that decide.
+    They apply in these cases:
+    - A capacity is certainly not higher than that of fewer nodes at equal other levels.
+    - A rate failed below one that passed in the same search.
+    - Trials that decide have few requests, vary in their offered rate, or had nodes that differ in age.
     """
     description = capacities.folder.description
     phases, warmup = description.get("measure", ()), description.get("warmup")
@@ -616,7 +626,10 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
 
 
 def _decisive(capacity: Capacity) -> Iterator[Attempt]:
-    """Yield the trials at the answer's rate and at the failed or invalid rate above it, of each finished search."""
+    """Yield all trials, of any outcome, at the answer's rate and at the failed or invalid rate above it.
+
+    Only searches with an answer, conclusive or not.
+    """
     for made in capacity.searches:
         ends = (made.answer.rate, made.answer.above) if made.answer else ()
         yield from (attempt for attempt in made.attempts if attempt.rate in ends)
@@ -633,7 +646,11 @@ def _where(others: Mapping[str, Any]) -> str:
 
 
 def _ends(capacity: Capacity) -> tuple[float, float]:
-    """Return the load that a treatment sustains at least, and at most; 0 and infinity if unknown."""
+    """Return the load that a treatment sustains at least, and at most; 0 and infinity if unknown.
+
+    They are the bracket of a single search, else the 95 % interval of several. A single search without a failed rate
+    has no upper end. If no rate passed, the upper end is the lowest tried rate.
+    """
     if capacity.bracket:
         return capacity.bracket
     if capacity.kind is Kind.NONE:

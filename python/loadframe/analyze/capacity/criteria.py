@@ -139,7 +139,7 @@ class LimitedFigures:
     def worst(self) -> Failures | None:
         """The operation with the largest share of failures, or None without requests.
 
-        Operations that certainly miss the limit come first.
+        Operations that miss the limit even without the failures that the generator may have caused come first.
         """
         return max(
             self.failures,
@@ -166,7 +166,7 @@ class LimitedFigures:
 
     @property
     def pressure(self) -> float:
-        """The response time divided by its limit: above 1 fails. 0 without a response or a limit."""
+        """The response time divided by its limit: above 1 fails. 0 without a response or a limit; may be infinite."""
         return ((self.response and self.response.value) or 0.0) / (self.slo.response or math.inf)
 
     @property
@@ -177,7 +177,9 @@ class LimitedFigures:
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
         """Yield a clause for each limit that the figures (`value`), or the `end` of their bounds, miss.
 
-        Users that still wait at the end have a clause if their share of all users reaches the limit for errors.
+        The error limit has a clause for the worst operation only. Users that still wait at the end have a clause if
+        their share of all users reaches the limit for errors. `low` omits failures and waiting users that the generator
+        may have caused; for `high`, failures are those of `value`.
         """
         response = None if self.response is None else getattr(self.response, end)
         of = "" if self.name is None else f"{self.name}: "
@@ -214,9 +216,10 @@ def _fate(failures: Failures) -> str:
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
     """Return the judgement of a run at a rate (1/s, or None for a number of users) by the SLO.
 
-    `phases` are the measured phases. A run in which the store failed, in the last or an earlier attempt, is a failed
-    trial. The outcome is invalid if the run was not completed for other reasons, lacks a figure, or was of another
-    cluster. It is also invalid if the bounds of the figures leave open whether a limit is met.
+    `phases` are the names of the measured phases. A run in which the store failed, in the last or an earlier attempt,
+    is a failed trial. The outcome is invalid if the run was not completed for other reasons, lacks a figure, or has a
+    reason that makes figures unknown (after a failure of the store, only if the cluster is to blame). It is also
+    invalid if the bounds of the figures leave open whether a limit is met.
     """
     summary = run.summary
     earlier = earlier_failures(run)
@@ -272,7 +275,10 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
 
 
 def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
-    """Return the largest factor by which the true throughput of a phase may exceed the measured one; 1 or more."""
+    """Return the largest factor from the measured to the true throughput of a phase: 1 or more, possibly infinite.
+
+    Phases with an unknown throughput or one of 0 do not count.
+    """
     return stretch_of(run.figure(phase.name, "throughput") for phase in phases).high
 
 
@@ -290,10 +296,11 @@ def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummar
 def limited_figures(
     run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None = None
 ) -> Iterator[LimitedFigures]:
-    """Yield the worst figures over `phases`: of each operation with separate limits, then of all others together.
+    """Yield the largest figures over `phases`: of each operation with separate limits, then of all others together.
 
-    The others only if the general limit has a response time, and without aggregates of several operations. LookupError
-    with a message if the run lacks some. `users`: users or clients of a closed load, else None.
+    The latter only if the general limit has a response time, and if other operations exist or none has separate limits.
+    They omit aggregates of several operations. LookupError with a message if the run lacks some. `users`: users or
+    clients of a closed load, else None.
     """
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
@@ -314,11 +321,13 @@ def limited_figures(
 def _figures(
     run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
 ) -> LimitedFigures:
-    """Return the worst response time and the failures of each of some operations, to compare with the limits of `slo`.
+    """Return the largest response time and the failures of some operations, to compare with the limits of `slo`.
 
     `places` are pairs of phase and operation. `name` is the operation if it has separate limits, else None. `users` is
-    the number of users of a closed load, else None. LookupError if the run lacks these response times. Dropped and
-    unanswered requests count as failures; if the generator was saturated, only as possible ones.
+    the number of users of a closed load, else None. The response time is None if no request has one. With the SLO on
+    all requests it is infinite if too many were dropped or unanswered. LookupError if the run did not record these
+    response times. Dropped and unanswered requests count as failures; if the generator was saturated, only as possible
+    ones.
     """
     operations = [run.operations(phase)[operation] for phase, operation in places]
     if any(_latency(entry, slo) is None for entry in operations):
@@ -384,9 +393,11 @@ def broken(
 ) -> Iterator[str]:
     """Yield a clause for each criterion that these figures miss, such as `p99 was 12 ms, more than 10 ms`.
 
-    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. At least
-    99 % must be achieved, and `growth` be at most 0.5 % of `rate`. A `response` of None (no answer) misses, except for
-    failures; other figures of None are skipped. `load` skips the response time. `fate` is the predicate of errors.
+    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. Misses
+    are a response above its limit, `errors` of its limit or more, less than 99 % achieved, and a growth above 0.5 % of
+    `rate`. A `response` of None (no answer) misses a limit on successes or on all requests, and meets one on failures.
+    `errors`, `achieved` and `rate` of None are skipped. `load` skips the response time. `fate` is the predicate of
+    errors.
     """
     if load or slo.response is None:
         pass
@@ -436,7 +447,10 @@ def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
 
 
 def _growth(run: Run, phase: PhaseSummary) -> float:
-    """Return the growth per second of the requests in flight in a phase's measured window, over all workers."""
+    """Return the growth per second of the requests in flight in a phase's measured window, over all workers.
+
+    0 if it is not significant (see `growth`) or was not recorded.
+    """
     rows = run.telemetry
     in_flight = rows.filter(pc.equal(rows["metric"], "in_flight"))
     # With several ranks only some workers have rows, so use the sum if it is recorded.

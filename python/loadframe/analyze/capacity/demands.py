@@ -84,10 +84,11 @@ class Demand:
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
-    """Return the fit of capacity over nodes and None, or None and the reason why a fit is impossible.
+    """Return (fit of capacity over nodes, None), or (None, the reason) if a fit is impossible.
 
-    Each search is one observation; `seed` seeds the resampling. Searches try the same rates, so they share an
-    error that their differences do not show; it widens the intervals.
+    It is impossible if a conclusive search did not bracket its capacity, and if `fit` refuses the data. Each conclusive
+    search is one observation; `seed` seeds the resampling. Searches try the same rates, so they share an error that
+    their differences do not show; it widens the intervals.
     """
     # Imported here because it takes a second, and the search for rates imports this module.
     from loadframe.analyze.scalability import fit
@@ -114,7 +115,8 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFi
 def _resolution(capacities: Sequence[Capacity]) -> float:
     """Return the relative error that searches share and their differences do not show.
 
-    It is at least the fit's default resolution.
+    It is the root of the mean squared error of the capacities, less the mean variance that the differences between
+    searches show. It is at least the fit's default resolution.
     """
     from loadframe.analyze.scalability.observations import RESOLUTION
 
@@ -135,8 +137,9 @@ def demand(
 ) -> Demand:
     """Return the number of nodes that sustain a rate (1/s), by measured capacities and the fitted curve.
 
-    `words` is the load in words, for sentences. `codes` are the codes of the warnings about the capacities: some of
-    them, like an inconclusive fit, leave only measured numbers of nodes as answers.
+    `words` is the load in words, for sentences. `codes` are the codes of the warnings about the capacities. With
+    `less_on_more_nodes`, `fresh_node`, or a fit whose lambda is too uncertain (`settled`), the curve is not used, and
+    only measured numbers of nodes can be the answer.
     """
     doubts = [doubt for code, doubt in _DOUBTS.items() if code in codes]
     if fitted is not None and not fitted.best_model.settled:
@@ -222,7 +225,11 @@ def demand(
 
 
 def _remedy(capacity: Capacity, rate: float) -> str:
-    """Return a remedy for a capacity that leaves a `rate` open, such as `Add repetitions`."""
+    """Return a remedy for a capacity that leaves a `rate` open, by its kind.
+
+    It is to lower `search: least` if no rate passed. It is to raise `most` or to strengthen the generator if the search
+    ended there below `rate`. Otherwise it is more repetitions.
+    """
     if capacity.kind is Kind.NONE:
         return "Lower search: least"
     if capacity.kind is Kind.UPPER_BOUND:
@@ -235,8 +242,8 @@ def _remedy(capacity: Capacity, rate: float) -> str:
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None") -> dict[int, Estimate]:
     """Return number of nodes -> capacity: measured (`rates`), or from the curve where nothing was measured.
 
-    The curve reaches from the smallest to twice the largest measured number: below, replication and coordination may
-    differ. Without a fit, only measured capacities count.
+    The curve covers the smallest to twice the largest measured number, where its interval has an upper end: below,
+    replication and coordination may differ. Without a fit, only measured capacities count.
     """
     by_nodes = dict(rates)
     if fitted is None:

@@ -47,7 +47,7 @@ class Bounds:
     over: str = "rate"
 
     def rounded(self, level: float, to: Callable[[float], int] = round) -> float:
-        """Return a rate rounded to four significant digits, as used in folder names.
+        """Return a rate rounded to four significant digits, as used in folder names; `to` does not apply to it.
 
         A number of users is rounded to a whole number by `to`, and is at least 1.
         """
@@ -185,9 +185,10 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a failed rate: a higher rate, or the answer.
+    """Return the next step of a search without a failed or invalid rate: a higher rate, or the answer.
 
-    `low` is the highest rate that passed, `tried` the tally by rate.
+    At `most`, it is a trial that verifies the answer, or the answer `AT_MOST`. `low` is the highest rate that passed,
+    `tried` the tally by rate.
     """
     if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)
@@ -195,9 +196,9 @@ def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | 
 
 
 def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer:
-    """Return the answer of this kind if its rate passed three times, otherwise a further trial at that rate.
+    """Return the answer of this kind if its rate passed three times, otherwise the next trial, at that rate.
 
-    `above` is the lowest rate above it that failed or was invalid.
+    `above` is the lowest rate above it that failed or was invalid, for the answer.
     """
     if answer.passes < _PASSES:
         return Next(answer.rate, 1, "verify")
@@ -210,7 +211,9 @@ class _Rate:
     def __init__(self, rate: float, trials: Iterable[Trial]) -> None:
         """Count the outcomes of the trials at this rate.
 
-        With two or more invalid trials and one or two passes, the rate counts as `beyond`, without passes.
+        The rate is `beyond` (the generator cannot offer it) with two or more invalid trials, if it neither passed nor
+        failed. With one or two passes it is `beyond` as well, and its passes are set to 0. It is `undecided` if it
+        neither passed, failed nor is `beyond`.
         """
         outcomes = [trial.outcome for trial in trials if trial.rate == rate]
         self.rate = rate

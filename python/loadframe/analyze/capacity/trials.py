@@ -88,7 +88,7 @@ class _TrialCounts:
 
     @property
     def width(self) -> float:
-        """The distance between the highest passed and the lowest failed rate, on the log scale."""
+        """The distance between `held` and `failed` on the log scale, 0 or more, whichever is higher."""
         return abs(self.failed - self.held)
 
     def log_likelihood(self, capacities: Array, scales: Array) -> Array:
@@ -119,7 +119,8 @@ class _Grid:
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
     """Return passes and failures by the logarithm of the offered rate, ascending; invalid trials are ignored.
 
-    At least one trial must have passed or failed.
+    `held` is the logarithm of the highest nominal rate that passed, `failed` that of the lowest that never passed;
+    without one, they are the lowest and the highest tried rate. At least one trial must have passed or failed.
     """
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     tried = {trial.rate for trial in decided}
@@ -144,7 +145,8 @@ def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
 def _thresholds(searches: Sequence[_TrialCounts], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
     """Return the capacities of one treatment's searches, averaged over the scales with these weights.
 
-    `likelihoods` have the shape (searches, scales, points of the grid).
+    `likelihoods` are log likelihoods of the shape (searches, scales, points of the grid); `weights` sum to 1. The
+    interval covers at least the highest passed and the lowest failed rate, if the second is higher.
     """
     per_search = special.softmax(likelihoods + grid.log_weights, axis=2)
     means = np.einsum("s,isg,g->i", weights, per_search, grid.points)
@@ -180,10 +182,10 @@ class OrderEffect:
 
 
 def order_effect(rates: Sequence[Sequence[tuple[int, float]]]) -> OrderEffect | None:
-    """Return the growth of response times from trial to trial; None if too few trials repeat a rate.
+    """Return the growth of response times from one trial to the next, as a ratio, with its one-sided p.
 
     `rates` holds the trials of each rate of each search: their number in the search, and the response time (s, above
-    0).
+    0). Only rates with several trials count. None if too few trials repeat a rate.
     """
     repeated = [trials for trials in rates if len(trials) > 1]
     freedom = sum(len(trials) - 1 for trials in repeated) - 1

@@ -117,8 +117,8 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
 def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
     """Return the design matrix, and the contrast: second group minus first.
 
-    The matrix has a row for each observation, and a column for each session and each group except the first. The
-    contrast has a weight for each column.
+    The matrix has a row for each observation, and a column for each session, then one for each group except `first`.
+    The contrast has a weight for each column.
     """
     sessions = list(dict.fromkeys(observation.session for observation in observations))
     groups = [label for label in dict.fromkeys(observation.group for observation in observations) if label != first]
@@ -135,7 +135,7 @@ def _fixed_effects(observations: Sequence[Observation], first: Hashable, second:
 def _indicators(labels: Sequence[Hashable]) -> Array:
     """Return a matrix with a row for each label and a column for each distinct label: 1 where they agree, else 0.
 
-    Rows labelled None are 0.
+    Columns are in order of first appearance. Rows labelled None are 0, and None has no column.
     """
     names = [label for label in dict.fromkeys(labels) if label is not None]
     place = {label: index for index, label in enumerate(names)}
@@ -211,8 +211,9 @@ def _solve(matrix: Array, blocks: Array, logs: Array, contrast: Array, ratio: fl
 def _satterthwaite(spectrum: _Spectrum, ratio: float, by_noise: float, by_block: float) -> float:
     """Return the degrees of freedom of the contrast's variance V: 2 V^2 / Var(V), in units of the noise variance.
 
-    V is `by_noise` + `ratio` * `by_block`, where `ratio` is the blocks' variance over the noise variance. Var(V)
-    follows from the expected information on both variances.
+    V is `by_noise` + `ratio` * `by_block`, where `ratio` is the blocks' variance over the noise variance; the other two
+    are the variances that noise and blocks of variance 1 cause. Var(V) follows from the expected information on both
+    variances.
     """
     spread = 1 + ratio * spectrum.eigenvalues
     noise = (spectrum.freedom + float((1 / spread**2).sum())) / 2
@@ -230,8 +231,8 @@ _TRIMMED = 0.2
 def paired_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit | None:
     """Return the trimmed mean of the blocks' log differences, second group minus first.
 
-    None with fewer than two blocks that have both groups. Several runs of a group in a block count as their median.
-    Runs of a session without a block form one block.
+    None with fewer than two blocks that have both groups. A block is one of one session; runs of a session without a
+    block form one block. Several runs of a group in a block count as their median. Values must be above 0.
     """
     blocks: dict[Hashable, dict[Hashable, list[float]]] = {}
     for observation in observations:

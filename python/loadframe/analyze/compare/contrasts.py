@@ -46,10 +46,11 @@ class ContrastValues:
 
 
 def contrast_values(measure: Measure, first: Group, second: Group, session_spread: float) -> ContrastValues:
-    """Return both groups' values in a measure, with their ratio.
+    """Return the values of both groups' usable runs in a measure, with their means and their ratio.
 
-    Unknown values are left out, and so are values of 0, except shares of errors. `session_spread` is the assumed
-    standard deviation of sessions (relative), used if each group has one session.
+    Unknown values are left out, and so are values of 0, except shares of errors. A side without any value has no mean,
+    and the estimate of the ratio is then None. Means and ratio are trimmed if `first` is `robust`. `session_spread` is
+    the assumed standard deviation of sessions (relative), used if each group has one session.
     """
     runs = [(0, run) for run in first.usable] + [(1, run) for run in second.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
@@ -109,8 +110,8 @@ def _share_above_0(measure: Measure, run: RecordedRun) -> float:
 def _counting_variance(measure: Measure, sides: Iterable[Iterable[RecordedRun]]) -> float:
     """Return the variance of the logarithm of the ratio of two failure shares that counting (Poisson) alone causes.
 
-    `sides` are the runs of both groups, of which those with a known share count. Each side counts half a failure more
-    than it has.
+    `sides` are the runs of both groups, of which those with a known share count. The variance is the sum over both
+    sides of 1 / (failures + 0.5).
     """
     known = ([run for run in runs if measure.of(run) is not None] for runs in sides)
     return sum(1 / (sum(measure.failures(run)[0] for run in runs) + 0.5) for runs in known)
@@ -162,18 +163,22 @@ class Contrast:
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
-        """Whether, on each side, figures leave out failures: failed runs, many failed requests, or runs of value 0."""
+        """Whether, on each side (baseline, group), figures leave out failures.
+
+        They do with failed runs without a value here, with too many requests without a response time, and with runs of
+        value 0.
+        """
         return bool(self.missing[0]) or self.blind[0], bool(self.missing[1]) or self.blind[1]
 
     @property
     def with_failures(self) -> tuple[bool, bool]:
-        """Whether, on each side, the store failed, so that nothing is claimed in its favor."""
+        """Whether, on each side (baseline, group), a run failed or figures leave out failures (`of_survivors`)."""
         (baseline, group), (first, second) = self.of_survivors, self.failed
         return baseline or first > 0, group or second > 0
 
     @property
     def is_hidden(self) -> bool:
-        """Whether failures prevent a claim: the interval includes 1 if failed sides may be worse by any factor."""
+        """Whether failures prevent a claim: if sides of `with_failures` may be far worse, the interval includes 1."""
         ratio = self._opened(self.with_failures)
         return any(self.with_failures) and ratio.low < 1 < ratio.high
 
@@ -363,8 +368,8 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
 def of_one_length(measure: Measure, first: Group, second: Group) -> tuple[Group, Group]:
     """Return both groups without valid runs that differ in length from the second group's typical run.
 
-    Only for maxima; other measures leave both groups as they are. A first group with no other valid runs stays whole:
-    `Contrast.short` then says which side is too short.
+    Other runs stay. Only for maxima; other measures leave both groups as they are. A first group with no other valid
+    runs stays whole: `Contrast.short` then says which side is too short.
     """
     typical = measure.typical(second.usable) if measure.is_maximum else None
     if typical is None:
@@ -384,7 +389,8 @@ def _contrast(
 ) -> Contrast:
     """Return the contrast of the two groups in `sides`, baseline first, with an unadjusted p, as inconclusive.
 
-    `failed` are the failed runs of each side, also those that the measure excludes.
+    `values` and `estimate` are from `contrast_values`, with a value on each side. `failed` are the failed runs of each
+    side, also those that the measure excludes.
     """
     first, second = sides
     missing = [
@@ -415,10 +421,11 @@ def _contrast(
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome, downgraded to inconclusive if failures on a side, or a longer side, could reverse it.
+    """Return the outcome, downgraded to inconclusive if failures or a shorter side could reverse it.
 
-    With too few requests for a percentile, the outcome is neither better nor alike. `p` is adjusted, `least` is the
-    smallest relative difference of interest, and `level` the significance level.
+    A group that failed, is shorter or has too few requests for a percentile is neither better nor alike. Against a
+    baseline that failed or is shorter, the outcome is neither worse nor alike. `p` is adjusted, `least` is the smallest
+    relative difference of interest, and `level` the significance level.
     """
     outcome = _of_figures(contrast, p, least, level)
     baseline, group = (any(hidden) for hidden in zip(contrast.with_failures, contrast.short, strict=True))
@@ -431,7 +438,9 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
 def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
     """Return the outcome by the ratio's interval and p, regardless of failed runs.
 
-    `p` is adjusted, `least` is the smallest relative difference of interest, and `level` the significance level.
+    It is alike if the interval lies between 1 - `least` and 1 + `least`. It is better or worse if `p` (adjusted) is
+    below `level` and the ratio differs from 1 by `least` or more; else inconclusive. Errors are also inconclusive if
+    their means and the ratio point in different directions.
     """
     ratio = contrast.ratio
     if ratio.low > 1 - least and ratio.high < 1 + least:
@@ -459,10 +468,11 @@ def _conditions(
     session_spread: float,
     intended: bool,
 ) -> list[Finding]:
-    """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved.
+    """Return warnings if two groups differ in machine, load or speed, have one session each, or are not interleaved.
 
-    `differences` are those between the manifests, `estimates` the ratios of all measures. `session_spread`, the assumed
-    standard deviation of sessions, is only named. `intended`: different loads are intended and have no warning.
+    A different load is reported only for equal treatments, and unless `intended`. A different speed is reported only if
+    the runs are not interleaved. `differences` are those between the manifests, `estimates` the ratios of all measures.
+    `session_spread`, the assumed standard deviation of sessions, is only named.
     """
     warnings: list[Finding] = []
     labels = {"first": baseline.label, "second": group.label}
@@ -500,7 +510,7 @@ def read_variants(argument: str) -> tuple[Group, ...]:
 
 
 def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return a group for each variant, in the order of the file; treatments omit the factors that variants set.
+    """Return a group for each variant, in the order of the file; treatments omit the variant and what it sets.
 
     Earlier attempts that count as failures of the store are included.
     """

@@ -79,7 +79,10 @@ class RatioEstimate:
         return self.design != "one session each"
 
     def widened(self, bounds: Stretch) -> "RatioEstimate":
-        """Return the estimate widened by bounds of the values; p is then for the possible ratio nearest to 1."""
+        """Return the estimate widened by the factors from its measured to its true ratio.
+
+        p is then for the possible ratio nearest to 1; it is 1 if 1 is possible.
+        """
         if bounds.is_exact:
             return self
         least, most = self.ratio.value * bounds.low, self.ratio.value * bounds.high
@@ -145,7 +148,7 @@ def estimate_ratio(
 
 
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Return the contrast (group minus baseline) of runs of one session that share no blocks.
+    """Return the contrast (group minus baseline) of runs that share no blocks, regardless of their sessions.
 
     For similar numbers of runs this is Student's test, which assumes equal noise and is robust against unequal noise
     there. If one side has twice as many runs or more, Student's test is not robust against unequal noise, and Welch's
@@ -244,8 +247,9 @@ def _result(
 ) -> RatioEstimate:
     """Return the ratio with its interval and p; without degrees of freedom the interval is 0 to infinity, and p is 1.
 
-    `contrast_fit` is the fitted log ratio; `design` and `sessions` are stored in the result. If the squared standard
-    error is below `least_variance`, the root of that replaces the error, with infinite degrees of freedom.
+    `contrast_fit` is the fitted log ratio; `design` and `sessions` (numbers, baseline first) are stored in the result.
+    If the squared standard error is below `least_variance`, the root of that replaces the error, with infinite degrees
+    of freedom. With an error of 0, p is 0 if the ratio differs from 1.
     """
     if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
         contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)

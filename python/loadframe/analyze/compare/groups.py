@@ -39,7 +39,7 @@ class Group:
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The included runs in time order: valid ones, with `strict` without those with too many failed requests."""
+        """The included runs in time order: the valid ones (`sound`), or with `strict` the ones that `survived`."""
         return tuple(sorted((run for run in self.runs if (run.survived if self.strict else run.sound)), key=started))
 
     @property
@@ -289,7 +289,7 @@ class Difference:
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
     """Return the entries of the manifests (of `_PARTS`) whose sets of values differ between the two groups.
 
-    The value of a missing entry is `none`.
+    Entries have dotted names. The value of an entry that a whole group lacks is `none`.
     """
     one, other = _values(first), _values(second)
     differences = []
@@ -314,9 +314,10 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested data with dotted names, except None: strings as they are, others as JSON.
+    """Yield the leaves of nested data as (dotted name, text), except None: strings as they are, others as JSON.
 
-    Elements of a list go by their `name` if all have one; any other list is one leaf.
+    `name` begins the dotted names. Elements of a list go by their `name` if all have one; any other list is one leaf.
+    Empty lists and mappings have no leaf.
     """
     if is_dataclass(value):
         value = {entry.name: getattr(value, entry.name) for entry in fields(value)}

@@ -128,8 +128,9 @@ class Measure:
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
         """Return whether in any run too many requests lack a response time for its percentile to cover the due ones.
 
-        For p99 these are more than 1 % of the due requests. Each run counts as much as the others, so runs without
-        failures do not make up for one with many. Spoilt runs do not count. False for rates and shares of errors.
+        For p99 these are more than 1 % of the due requests of the operation, or of all together if it is None. Failed
+        requests have a response time in kinds with `all-`, and lack it in others. Spoilt runs do not count. False for
+        rates and shares of errors.
         """
         if self.kind not in _RESPONSES:
             return False
@@ -142,10 +143,11 @@ class Measure:
         return False
 
     def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
-        """Return for each side why its values are too small: `fewer requests` or `less time`; empty if they are not.
+        """Return for each side why its values are too small: `fewer requests`, `less time` or both; else empty.
 
-        The other side has more than 1.3 times as much on average. Maxima depend on both, and percentiles on the
-        requests of a side that has too few. Sides without a value are not shorter.
+        A side is shorter if the other has more than 1.3 times as much per run on average. For maxima both quantities
+        matter. For percentiles only the requests matter, on a side with too few for the percentile. Both texts are
+        empty if a side has no value.
         """
         few = [self._below_minimum(side) is not None for side in (first, second)]
         if not self.is_maximum and not any(few):
@@ -182,16 +184,19 @@ class Measure:
         return known[len(known) // 2] if known else None
 
     def _length(self, run: RecordedRun) -> tuple[float, float]:
-        """Return the number of requests, and the duration of the phase, s; 0 and 0 without the phase."""
+        """Return the number of requests of the operation, or of all if it is None, and the duration of the phase, s.
+
+        0 and 0 without the phase.
+        """
         phase = run.phase(self.phase)
         return sum(operation.requests for operation in self._operations(run)), phase.duration if phase else 0.0
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None.
 
-        Ten requests must be slower than the percentile. None for measures other than percentiles, and for p50: medians
-        of equally few requests can be compared, and run-to-run variance includes their error. `shorter` finds medians
-        of unequally few requests, and maxima.
+        Ten requests must be slower than the percentile: 1,000 for p99. None for measures other than percentiles, and
+        for p50: medians of equally few requests can be compared, and run-to-run variance includes their error.
+        `shorter` finds medians of unequally few requests, and maxima.
         """
         return None if self.kind.removeprefix("all-") == "p50" else self._below_minimum(runs)
 
@@ -238,8 +243,8 @@ class Measure:
 def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tuple[Measure, ...]:
     """Return the measures of these runs, in the order of phases, kinds and operations.
 
-    Rates and errors are of a whole phase, times of each operation. The throughput and documents of an open loop, which
-    are the offered rate, are left out, and documents if none were counted.
+    Rates and errors are of a whole phase (operation None), times of each operation. In a phase with an open load in any
+    run, throughput and documents are the offered rate and left out. Documents are also left out if none were counted.
     """
     measures: dict[Measure, None] = {}
     for phase in _phases(runs):

@@ -158,7 +158,7 @@ def runs_by_reason(runs: Iterable[RecordedRun]) -> str:
 
 
 def failed_and_excluded(groups: Sequence[Group]) -> list[Finding]:
-    """Return a finding for the failed runs of each group, and one for runs that are excluded for other reasons."""
+    """Return a finding for each group with failed runs, and one for each group with runs excluded for other reasons."""
     findings: list[Finding] = []
     for group in groups:
         failed = group.failed

@@ -390,9 +390,10 @@ def _ingesting(phase: PhaseSummary) -> list[str]:
 def _second_responses(run: Run, phase: str, operation: str, start: float, first: int) -> list[SecondResponses]:
     """Return the histograms of an operation's response times by second, including those after the phase's end.
 
-    Failures, requests without an answer at the end, and responses of the warm-up in a second with measured ones are in
-    `others`. Seconds count from the `first` whole second of the measured window; `start` is the start of the phase, s
-    since the run began.
+    Entries have successes in `answered`, and in `others` failures and requests without an answer at the end. A second
+    may have several entries. Responses of the warm-up are in `others` in a second with measured ones, else in
+    `answered`. Seconds count from the `first` whole second of the measured window (negative before it); `start` is the
+    start of the phase, s since the run began.
     """
     known = set(run.histograms.tags())
 

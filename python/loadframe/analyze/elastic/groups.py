@@ -58,7 +58,9 @@ class Provisioning:
 def score(demand: Series, supply: Series) -> Provisioning:
     """Return the provisioning scores of a supply against a demand, both numbers of nodes by second.
 
-    The demand must be above 0.
+    Accuracies are the mean lack and the mean surplus of nodes as shares of the demand; shares are those of seconds with
+    a lack and with a surplus. Jitter is the number of changes of the supply minus those of the demand, per second. The
+    demand must be above 0.
     """
     short, spare = np.maximum(demand - supply, 0), np.maximum(supply - demand, 0)
     changes = [int(np.count_nonzero(np.diff(series))) for series in (supply, demand)]
@@ -83,9 +85,10 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
 
 
 def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
-    """Return the smallest measured number of nodes that sustains each rate (1/s), from the capacity by number of nodes.
+    """Return the smallest measured number of nodes that sustains each rate (1/s), from `capacity`, nodes -> 1/s.
 
-    Beyond the measured capacities it is proportional to the rate. `capacity` must not be empty.
+    Above all measured capacities it is proportional to the capacity of the largest number, rounded up. `capacity` must
+    not be empty.
     """
     sizes = sorted(capacity)
     most = sizes[-1]
@@ -98,9 +101,10 @@ def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
 
 
 def level_at(level: Any, times: Series) -> Series:
-    """Return a level of a plan (a number, or stages) at each of `times`, s since the phase began.
+    """Return a level of a plan at each of `times`, s since the phase began.
 
-    Within a stage it changes linearly; after the last stage it stays, or the stages repeat if the plan says so.
+    A level is a number, or a mapping with `from`, `stages` (each with `to` and `over`, s) and perhaps `repeats`. Within
+    a stage it changes linearly. After the last stage it stays, or starts again at the first stage if `repeats` is true.
     """
     if not isinstance(level, Mapping):
         return np.full(len(times), float(level))
@@ -146,7 +150,7 @@ class Group:
 
     @property
     def control(self) -> RecordedRun | None:
-        """The control run of the example's block, or another, or None without control runs."""
+        """The control run of the example's block, else the first control run; None without control runs."""
         same = [run for run in self.controls if self.example and run.block == self.example.block]
         return next(iter([*same, *self.controls]), None)
 
@@ -162,7 +166,10 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 
 
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
-    """Return the results of one transition at one load, from its done runs; invalid runs are only listed."""
+    """Return the results of one transition at one load, from its done runs with a course; invalid runs are only listed.
+
+    Figures use valid runs whose throughput is known within 5 %. With a policy, the whole run is one step.
+    """
     description = folder.description
     treatment = {"transition": transition, "load": load}
     rate = rate_of(description)
@@ -209,8 +216,9 @@ def _steps(
 ) -> tuple[StepMeasures, ...]:
     """Return the measures of each executed step over the runs with the event and their control runs.
 
-    `runs` are those with the event, `controls` the control runs, `courses` their courses by run id. `is_open`: the load
-    was an open loop.
+    A run is compared with the control runs of its block. `runs` are those with the event, `controls` the control runs,
+    `courses` their courses by run id, `description` the content of experiment.json. `is_open`: the load was an open
+    loop.
     """
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
@@ -263,7 +271,9 @@ def _changes(
 ) -> dict[int, ChangeInRun]:
     """Return step number -> interval and node counts of each executed step of a run.
 
-    A step lasts up to the next step or the end of the run. `is_open`: the load was an open loop.
+    A step lasts from its trigger up to the next step or the end of the run. The numbers of nodes are those at its two
+    ends. `description`, the content of experiment.json, gives the limits of the SLO and the capacities. `is_open`: the
+    load was an open loop.
     """
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
@@ -285,7 +295,7 @@ def _changes(
 
 
 def _capacity(description: Mapping[str, Any]) -> dict[int, float]:
-    """Return the measured capacity, 1/s, by number of nodes, from the experiment file."""
+    """Return number of nodes -> capacity, 1/s, from the list `capacity` of a description; empty without it."""
     return {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
 
 
@@ -298,7 +308,8 @@ def _same(
 ) -> ChangeInRun | None:
     """Return the same interval of a control run; both runs are aligned at their first step, which the control skips.
 
-    It is cut at the end of the control run. None if a run has no step, or if the interval is beyond that end.
+    The number of nodes is the control's at the start, before and after. The interval is cut at the end of the control
+    run. None if a run has no step, or if the interval is beyond that end. `capacity` is 1/s by number of nodes.
     """
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
@@ -322,8 +333,9 @@ _OF_THROUGHPUT, _OF_LATENCY = ("lost_work", "disturbance"), ("latency_debt",)
 def incomparable(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
     """Return the names of measures that the control run cannot match, as its interval is shorter than the change's.
 
-    A trigger on the load fires at another time in each run. Empty if the control run lacks at most 1 s. Else sums and
-    extremes over the interval, and measures of the disturbed seconds `during` if any of these is after its end.
+    A trigger on the load fires at another time in each run. Empty if the control run lacks at most 1 s. Else they are
+    the sums and extremes over the whole interval. Measures of throughput or of response times over disturbed seconds
+    are added if `during` has such a second after the end of the control's interval; None adds nothing.
     """
     length = control.end - control.begin
     if change.end - change.begin - length <= 1.0:
@@ -380,7 +392,10 @@ def _as_a_whole(
 def _provisioning(
     runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
 ) -> dict[str, Provisioning]:
-    """Return the provisioning score of each run; empty without a known capacity or with closed-loop load."""
+    """Return run id -> provisioning score; without runs that lack a measured phase, or have a stream without a rate.
+
+    Empty also if the description has no capacity. Arrivals of groups and journeys count as their number of requests.
+    """
     capacity, scores = _capacity(description), {}
     for run in runs:
         phase = next(iter(run.run.summary.measured), None) if run.run else None

@@ -53,7 +53,10 @@ def stretches(excess: Series, deviation: float, window: float) -> Flags:
     """Return the seconds in which a series was worse than its level because of the change.
 
     `excess` is the deterioration in each second since the change (negative if better), `deviation` the long-run
-    standard deviation of its noise in the same unit, `window` the length of the reference window in s.
+    standard deviation of its noise in the same unit, `window` the length of the reference window in s. An allowance for
+    the error of the level, 2.5 `deviation` / sqrt(`window`), is subtracted. The first stretch lasts from the change
+    until the sum is largest. Each later one begins where the sum rises from 0 (CUSUM), if it exceeds a threshold, and
+    ends at its maximum.
     """
     allowance = _ALLOWANCE * deviation / np.sqrt(window)
     height = _HEIGHT * deviation**2 / (2 * allowance) if allowance > 0 else 0.0
@@ -90,7 +93,8 @@ def without_pauses(excess: Series, scale: float, ordinary: float) -> Series:
 def ordinary_pause(references: Sequence[Series]) -> float:
     """Return the largest sum of an ordinary pause: twice the largest in these relative deteriorations; 0 without any.
 
-    Each reference is a series of seconds that the change did not affect.
+    Each reference is a series of seconds that the change did not affect, divided by its level, larger if worse. Its
+    10-s running median is subtracted.
     """
     largest = 0.0
     for reference in references:
@@ -211,8 +215,9 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequence[Course] = ()) -> Disturbed | None:
     """Return the seconds since the change in which a run was worse than its levels, or None without levels.
 
-    `window` is the length of the reference windows, s. The courses of `controls` also show the ordinary pauses of the
-    store.
+    The result has flags by second of the change's interval, separately for throughput and p99; those of p99 are empty
+    if its levels are unknown. `window` is the length of the reference windows, s. The courses of `controls` also show
+    the ordinary pauses of the store.
     """
     level = levels(course, change, window)
     if level is None:
@@ -312,10 +317,10 @@ def _scaled(value: float, low: float, high: float) -> Value:
 
 
 def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
-    """Return the measures of response times by name, such as `slowdown` and `latency_debt`.
+    """Return measures of response times by name: `unknown_latency`, `l0`, `l1`, `slowdown` and `latency_debt`.
 
-    Unknown seconds are counted as `unknown_latency`, and make slowdown and debt lower bounds. `window` is in s. A
-    measure is left out if its figures are unknown.
+    `slowdown` is the largest p99 of a second divided by `l0`. Unknown seconds are counted as `unknown_latency`, and
+    make slowdown and debt lower bounds. `window` is in s. A measure is left out if its figures are unknown.
     """
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
@@ -362,8 +367,8 @@ def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
 def _excess(series: Series, course: Course, change: ChangeInRun, window: float, joined: float) -> Series | None:
     """Return the relative excess of a series of response times over its ideal, by second of the horizon.
 
-    The ideal is the level before until the node has joined, then the level after; the unit is the level before.
-    Seconds without due requests and unknown seconds have no excess. None if a level is unknown or 0.
+    The ideal is the level before until `joined` (s since the change), then the level after; the unit is the level
+    before. Seconds without a value have an excess of 0. None if a level is unknown or 0.
     """
     first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
     if not (np.isfinite([first, last]).all() and first > 0):
@@ -397,8 +402,8 @@ def _debts(
 def _joined(course: Course, change: ChangeInRun) -> float:
     """Return the time at which the last node had joined, s since the change began; 0 if none joined.
 
-    Unlike `join_delay`, it is known even if some nodes never joined, because the other nodes changed the level. 0 also
-    for changes that remove nodes or act on others.
+    Unlike `join_delay`, it is known even if some nodes never joined, because the other nodes changed the level.
+    Restarted nodes count if none joined. 0 also for changes that remove nodes or act on others.
     """
     events = _events_during(course, change)
     # Nodes that join while others leave, or during an action on others, belong to another step.
@@ -451,9 +456,10 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
     """Return the time at which throughput has made up the deficit, s since the change began.
 
-    0 without a deficit; censored if it remains. `x` is the throughput by second since the change, `x0` its mean over
-    `window` s before it, and `deviation` the long-run standard deviation of `x`, all in 1/s. A deficit counts if it
-    exceeds 3 standard errors: of the sum over its seconds, and of `x0`.
+    It is the end of the first second after the deepest deficit in which the sum of `x` - `x0` is 0 or more. 0 without a
+    deficit; censored at the end of `x` if it remains. `x` is the throughput by second since the change, `x0` its mean
+    over `window` s before it, and `deviation` the long-run standard deviation of `x`, all in 1/s. A deficit counts if
+    it exceeds 3 standard errors: of the sum over its seconds, and of `x0`.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
@@ -489,7 +495,10 @@ def change_failed(course: Course, change: ChangeInRun) -> bool:
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
-    """Return the events from the change until the end of its horizon, without events of other steps."""
+    """Return the events from the change until the end of its horizon.
+
+    Events of steps that were not triggered in this time are left out; events without a step stay.
+    """
     events = [event for event in course.events if change.begin <= event.time < change.end]
     steps = {event.step for event in events if event.kind == FIRED}
     return [event for event in events if not steps or event.step is None or event.step in steps]
@@ -501,21 +510,22 @@ def _failed(events: Sequence[Event]) -> bool:
 
 
 def _actions(events: Sequence[Event]) -> set[str]:
-    """Return the first words of the changes, such as `add`, `remove`, `start`."""
+    """Return the first words of the started and failed changes, such as `add`, `remove`, `start`."""
     return {event.words.partition(" ")[0] for event in events if event.kind in (STARTED, FAILED)}
 
 
 def _adds(events: Sequence[Event]) -> bool:
     """Return whether the change was to add or start a node.
 
-    A requested node belongs to another step if the change has another action.
+    Without a recorded action, whether a node was requested. With other actions only, a requested node belongs to
+    another step.
     """
     actions = _actions(events)
     return bool(actions & {"add", "start"}) or (not actions and any(event.kind == REQUESTED for event in events))
 
 
 def _removes(events: Sequence[Event]) -> bool:
-    """Return whether the change was to remove nodes."""
+    """Return whether the change was to remove nodes; without a recorded action, whether a node began to leave."""
     actions = _actions(events)
     return "remove" in actions or (not actions and any(event.kind == LEAVING for event in events))
 
@@ -523,7 +533,8 @@ def _removes(events: Sequence[Event]) -> bool:
 def _left(events: Sequence[Event]) -> float | None:
     """Return the time at which the last node to remove had left; None if one has not.
 
-    The time is in s since the measured window began. A change that names a number of nodes needs as many to leave.
+    The time is in s since the measured window began. All nodes that began to leave must have left, and as many as the
+    change names, if it names a number, else at least one.
     """
     left = [event.time for event in events if event.kind == LEFT]
     gone, leaving = (
@@ -537,7 +548,10 @@ def _left(events: Sequence[Event]) -> float | None:
 
 
 def _awaits_node(events: Sequence[Event]) -> bool:
-    """Return whether the change was to add or start nodes and one of them has not joined."""
+    """Return whether the change was to add or start nodes and one of them has not joined.
+
+    Each requested node must have joined. Without requested nodes, one that joined or restarted is enough.
+    """
     requested, joined = (
         {name for event in events if event.kind == kind for name in event.nodes} for kind in (REQUESTED, JOINED)
     )
@@ -548,7 +562,9 @@ def _awaits_node(events: Sequence[Event]) -> bool:
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return `join_delay`, `departure` and `redistribution`, s, as far as the change has them.
 
-    Those that did not finish are censored at the end of the horizon.
+    The first two count from the start of the change. Redistribution counts from the last join, or for removals from the
+    start, until data are balanced. Those that did not finish are censored at the end of the horizon. Empty for other
+    actions than to add, start or remove nodes.
     """
     events = _events_during(course, change)
     adds, removes = _adds(events), _removes(events)
@@ -580,7 +596,8 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return `bytes_moved` (bytes) and `bytes_rate` (bytes/s); for a store that counts pieces, `pieces_...`.
 
-    From the change's reports; empty without reports. No rate if the move took no time.
+    The amount is the largest reported rest within the change minus the last one. The rate covers the time from that
+    report until the first later one with the last amount; none if that took no time. Empty without reports.
     """
     samples = [(time, value) for time, value in course.left if change.begin <= time < change.end]
     if not samples:
@@ -619,7 +636,10 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _exposure(course: Course, change: ChangeInRun) -> Value:
-    """Return the seconds with missing replicas; a lower bound if some time was not observed."""
+    """Return the seconds with missing replicas; a lower bound if some time was not observed.
+
+    A sample holds for up to 2.5 s, until the next one. At least one sample is needed.
+    """
     times = [time for time, _ in course.missing]
     total, unknown = 0.0, max(times[0] - change.begin - _SAMPLE, 0.0)
     for (time, value), later in zip(course.missing, [*times[1:], math.inf], strict=True):

@@ -48,7 +48,7 @@ class Repeated:
         return _mean(list(self.control.values())) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measure for JSON: mean, difference from the control runs, and the values by block."""
+        """Return the measure for JSON: mean, difference from control runs (null if unknown), and values by block."""
         return {
             "mean": self.mean.as_dict(),
             "runs": self.runs,
@@ -64,8 +64,9 @@ class Repeated:
 def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
     """Return a measure over repetitions from its values by block; at least one is needed in `values`.
 
-    `runs` is the number of runs with the event, `control` has the values of control runs. The difference is None if no
-    block has both, or if a value of such a block is censored.
+    `runs` is the number of runs with the event, `control` has the values of control runs. With a censored value, the
+    interval of the mean has no upper end. The difference is the mean of event minus control over blocks that have both.
+    It is None if no block has both, or if a value of such a block is censored.
     """
     mean = _mean(list(values.values()))
     if any(value.censored for value in values.values()):

@@ -102,8 +102,8 @@ def failed_runs(broken: Sequence[RecordedRun], steps: Sequence[StepMeasures]) ->
 def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
     """Return the growth of throughput in the control runs, as a ratio; None if it changed by at most 15 %.
 
-    Repeated control runs must also show it beyond their variance. The variance of a single one is unknown, and its
-    figure counts. None without control runs.
+    None also if its interval is finite and contains 1. A single control run has no finite interval, and its figure
+    counts. None without control runs.
     """
     drift = measures["growth"].drift if "growth" in measures else None
     if drift is None or abs(drift.value - 1) <= _UNLIKE or drift.low <= 1 <= drift.high < math.inf:
@@ -128,10 +128,11 @@ def warnings(
     *,
     policy: bool,
 ) -> Iterator[Finding]:
-    """Yield findings about a transition under a load; `runs` and `controls` are numbers of runs.
+    """Yield findings about a transition under a load; `runs` and `controls` are numbers of usable runs.
 
-    `steps` have the measures of each step. `policy`: whether a policy decided about the changes; measures then have no
-    findings. Nothing without `runs`.
+    They concern missing control runs and a single run. `steps` have the measures of each step. `policy`: whether a
+    policy decided about the changes; then a missing capacity has a finding, and measures have none. Nothing without
+    `runs`.
     """
     if not runs:
         return

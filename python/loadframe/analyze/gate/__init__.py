@@ -86,9 +86,10 @@ def joint_estimate(
 ) -> RatioEstimate | None:
     """Return the ratio, new by baseline, of the geometric mean over all these measures; None if a side lacks values.
 
-    Runs of different treatments form one unit if they are of the same block, or else if they have the same number
-    within their treatment and session. `session_spread` is the assumed relative standard deviation of sessions if each
-    side has one.
+    Each value counts relative to the mean of its contrast over both sides. The values of one unit are averaged: runs of
+    one side and session, of different measures and treatments, that are of the same block, or else have the same number
+    within their treatment and session. Values of 0 are left out. `session_spread` is the assumed relative standard
+    deviation of sessions if each side has one.
     """
     everything = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
@@ -462,7 +463,8 @@ _DELAYED = "a part of it may be the load generator's"
 def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
     """Return the check of a bound, by the runs that measured it; undecided without such a run.
 
-    A bound that holds is undecided if too many requests lack a response time, or if a run has too few for the
+    Maxima, and shares of errors with a limit of 0, are judged by the worst run, other measures by the interval of the
+    mean. A bound that holds is undecided if too many requests lack a response time, or if a run has too few for the
     percentile.
     """
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
@@ -484,9 +486,10 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
 def _judge_bound(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str, str]:
-    """Return the standing of a bound by the actual requests of these runs, the figures in words, and the reason.
+    """Return the standing of a bound by the worst of these runs, the figures in words, and the reason.
 
-    The reason is empty unless the standing is undecided.
+    A missed bound is undecided if the lower bounds of all values are within it. The reason is empty unless the standing
+    is undecided.
     """
     worst = "largest share" if measure.kind == "errors" else "slowest"
     figures = f"{worst} of {runs_text(values)} {quantity_beside(max(values), measure, bound)}"
@@ -501,7 +504,8 @@ def _estimated(
 ) -> tuple[Standing, str, str]:
     """Return the standing of a bound by the interval of the mean over these runs, the figures and the reason.
 
-    The reason is empty unless the standing is undecided.
+    It is a regression if the whole interval misses the bound, or if a rate or time of a run is 0. It is undecided if
+    one end does, or for a single run or session. The reason is empty unless the standing is undecided.
     """
     if measure.kind != "errors" and min(values) <= 0:
         # Only throughput can be 0, which breaks any sensible bound.

@@ -181,7 +181,7 @@ class Question:
 
     @property
     def without_bounds(self) -> float:
-        """The largest worsening in the interval, as a share, if the load generator had not affected the figures.
+        """The largest worsening in the interval, as a share (positive is worse), without the widening by the generator.
 
         Minus infinity if the generator left the figures open in that direction.
         """
@@ -197,7 +197,7 @@ class Question:
 
     @property
     def open_ends(self) -> tuple[bool, bool]:
-        """Whether the bounds of the figures allow an improvement of any size, and a worsening of any size."""
+        """Whether the bounds of the figures allow an improvement of any size, then whether a worsening of any size."""
         bounds = self.estimate.bounds
         low, high = bounds.low <= 0, not isfinite(bounds.high)
         return (high, low) if self.measure.better == "higher" else (low, high)
@@ -432,7 +432,11 @@ def _bounds_or_finds(question: Question) -> str:
 
 
 def _runs_that_help(question: Question) -> str:
-    """Return how many runs would find the effect to catch, or why more runs do not help."""
+    """Return a clause on how many runs would find the effect to catch, or on why more runs do not help.
+
+    More runs do not help with one session of each side, if the generator's delays hide the effect, if the effect to
+    catch is too close to the least effect, or if more than 50 runs of each side were needed.
+    """
     if question.estimate.design == "one session each":
         return f"{_finds(question)}; measure both sides alternately in one session"
     unit = "sessions" if question.estimate.design == "sessions" else "runs"
@@ -465,7 +469,8 @@ _LEVEL = 0.05
 def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]) -> list[Check]:
     """Return a check of lost documents and one of other store failures, or one of whether any run is usable.
 
-    Empty if no check finds anything. Both groups must have the runs of one treatment.
+    Lost documents are a regression unless a run of the baseline lost some, too; then shares decide, as for other
+    failures. Empty if no new run failed and one is usable. Both groups must have the runs of one treatment.
     """
     checks = []
     if any(_lost_documents(run) for run in new.runs):
@@ -512,6 +517,7 @@ def _failed(
 ) -> tuple[Standing, str]:
     """Return the standing of failed runs, and a text that lists them with their reasons; `fails` selects them.
 
+    Shares are those of failed runs among failed and usable ones. Without a baseline, none of 0 runs failed before.
     `what` begins the text, such as `the store failed in`.
     """
     counts = [_failure_counts(side, fails) for side in (new, baseline) if side]
@@ -532,8 +538,9 @@ def _failure_counts(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple
 def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], kinds: Sequence[str]) -> list[Check]:
     """Return a check for each measure that the baseline's runs have and some of the usable new runs lack.
 
-    Errors are left out, and so are times of all requests (`all-`) that every new run lacks. The new runs are valid, so
-    the store is to blame for the missing figures.
+    A run lacks a throughput of 0, too. Errors are left out, and so are times of all requests (`all-`) that every new
+    run lacks. Runs that do not show whether anything succeeded do not count. The new runs are valid, so the store is to
+    blame for the missing figures.
     """
     checks = []
     for measure in measures_of(baseline.usable, kinds):

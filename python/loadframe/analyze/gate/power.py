@@ -158,7 +158,9 @@ class Graph:
     def __init__(self, members: Sequence[int], watched: Sequence[Collection[int]] = ()) -> None:
         """Build the graph from the number of members per family, and the indices of their watched members.
 
-        A family with one member has no joint hypothesis. Watched members share 90 % of their family's level.
+        Hypotheses are numbered by family: first the joint one, then the members; a family with one member has no joint
+        one. Families have equal levels. Watched members share 90 % of their family's level. Of the rest (all without
+        watched members), the joint hypothesis gets half and the other members share half.
         """
         total = sum(count + (count > 1) for count in members)
         self.weights: Array = np.zeros(total)

@@ -63,10 +63,10 @@ class PointFit:
 
 
 def bounds_for(model: ScalabilityModel, observations: Observations, *, superlinear: bool) -> Bounds:
-    """Return the limits of (s, k): 0 to (1, infinity), and 0 for parameters that the model lacks.
+    """Return the limits of (s, k): 0 to (1, infinity), and 0 to 0 for parameters that the model lacks.
 
-    A superlinear fit allows negative s while the throughput of the largest measured size is finite; for Gustafson's
-    law, s from -100 on.
+    A superlinear fit allows s from -0.999 / (largest size - 1) on, at which the throughput of the largest measured size
+    is finite; for Gustafson's law, s from -100 on.
     """
     if model is GUSTAFSON:
         return Bounds((LEAST_SHARE if superlinear else 0.0, 0.0), (1.0, 0.0))
@@ -116,7 +116,10 @@ def fit_rows(fitted: PointFit, sizes: Array, means: Array, weights: Array) -> tu
 
 
 def refit(fitted: PointFit, observations: Observations, means: Array) -> Array:
-    """Fit the same model to other means at the same sizes (rows, sizes); return full parameters (rows, parameters)."""
+    """Fit the same model to other means at the same sizes (rows, sizes); return full parameters (rows, parameters).
+
+    Weights follow from the number of runs at each size and the new means. Only the fit itself is the starting point.
+    """
     weights = observations.weights(means)
     if fitted.bounds is None:
         return solve_knee(observations.sizes, means, weights)[0]

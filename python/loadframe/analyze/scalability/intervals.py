@@ -237,10 +237,10 @@ class CeilingChange:
 
 
 def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange | None:
-    """Return the change of throughput along the hard knee's ceiling, with its interval.
+    """Return the change of throughput along the hard knee's ceiling, as a share of it, with its interval.
 
-    It is the change of a straight line through the residuals over log N. Return None with fewer than two sizes on the
-    ceiling, or without degrees of freedom.
+    It is the change, from the smallest to the largest size beyond the knee, of a straight line through the residuals
+    over log N. None with fewer than two sizes on the ceiling, or without degrees of freedom.
     """
     lam, ceiling = knee.theta
     on = lam * observations.sizes > ceiling * (1 + 1e-12)

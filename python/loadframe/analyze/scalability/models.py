@@ -160,10 +160,10 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
 
 
 def starts(n: Array, means: Array, weights: Array) -> Array:
-    """Return starting points (rows, 3): the non-negative linear form's solution and a coarse grid.
+    """Return starting points (rows, 3) for one data set: a coarse grid, then the linear form's solution.
 
-    The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a. An error of X has a relative
-    weight of X / N in it.
+    `n`, `means` and `weights` have one value per size. The non-negative linear form is N / X = a + b (N - 1) + c N (N -
+    1) with L = 1/a, s = b/a, k = c/a; it has no row if a is 0. An error of X has a relative weight of X / N in it.
     """
     from scipy.optimize import nnls  # slow to import, and few commands need it
 
@@ -191,6 +191,7 @@ def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Ar
     """Return the parameters (rows, 3) after one damped Gauss-Newton step, inside the limits.
 
     `theta` and `damping` have a row for each of `problems`; `limits` are the lower and the upper ends, (2, 3).
+    `damping` adds this share of the diagonal of the normal matrix. The logarithm of L changes by at most 2.
     """
     lower, upper = limits
     derivatives = jacobian(theta, problems.n, problems.weights)
@@ -239,14 +240,20 @@ def _candidates(n: Array, means: Array, squares: Array) -> Iterator[Array]:
 
 
 def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
-    """Return the best (L, C) of each row, shape (rows, 2), if the break is at `n[j]`; `squares` are squared weights."""
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is at the size `n[j]`.
+
+    `means` and `squares`, the squared weights, are (rows, sizes).
+    """
     shape = np.minimum(n, n[j])
     lam = (squares * shape * means).sum(1) / (squares * shape**2).sum(1)
     return np.column_stack([lam, lam * n[j]])
 
 
 def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
-    """Return the best (L, C) of each row, shape (rows, 2), if the break is between `n[j - 1]` and `n[j]`."""
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is between `n[j - 1]` and `n[j]`.
+
+    `means` and `squares`, the squared weights, are (rows, sizes). Values are nan if all weights on a side are 0.
+    """
     low, high = slice(None, j), slice(j, None)
     # If all sizes on one side have weight 0, the quotient is nan and not a solution.
     with np.errstate(invalid="ignore"):

@@ -151,7 +151,7 @@ class Observations:
 
     @property
     def least_sum(self) -> float:
-        """The sum of squares that the resolution alone explains; smaller sums are rounding."""
+        """The weighted sum of squares that the resolution alone explains; smaller sums are rounding."""
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
         return self.total * (self.resolution * typical) ** 2
 
@@ -266,7 +266,11 @@ class Table:
 
 
 def parse_table(content: bytes, name: str) -> Table:
-    """Return the table in a file's content; BadInput with `name` and the line if it is malformed."""
+    """Return the table in a file's content; BadInput with `name` and the line if it is malformed.
+
+    It is UTF-8 text with a header and two columns, size and throughput, and perhaps a third, `block`. The delimiter is
+    the first of comma, semicolon and tab that the first line has. Empty lines are skipped.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

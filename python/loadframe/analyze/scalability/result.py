@@ -47,7 +47,8 @@ class _Suspect:
 def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outlier, ...]:
     """Return the runs to reject, the worst first; `fits` are all models fitted to all runs.
 
-    At most a fifth of the runs is rejected, and none of more than 500.
+    A run is rejected if its p under the curve of the other runs, times the number of runs, is below 0.01. The next one
+    is sought among the rest, with new fits. At most a fifth of the runs is rejected, and none of more than 500.
     """
     outliers: list[Outlier] = []
     most = int(_MOST_SHARE * observations.total) if observations.total <= _MOST_RUNS else 0

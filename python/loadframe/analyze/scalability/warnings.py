@@ -319,8 +319,8 @@ def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[
 def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Finding]:
     """Yield a finding if throughput grows faster than the size, or may do so.
 
-    It may if throughput per size at the largest size is over 5 % above that at the smallest. `over` names the unit of
-    sizes.
+    It does if the sigma or serial share of the `best` model is negative. It may if throughput per size at the largest
+    size is over 5 % above that at the smallest. `over` names the unit of sizes.
     """
     sigma = best.parameters.get("sigma") or best.parameters.get("serial")
     if sigma and sigma.value < 0:

@@ -75,7 +75,7 @@ FAILED_LEVEL = Rule(
 def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[Finding, ...]:
     """Return a finding for each level at which the store failed in a run, by nodes and clients in ascending order.
 
-    `treatments` are those on the curves.
+    The level is a treatment of the `runs`, which include earlier attempts. `treatments` are those on the curves.
     """
     by_level: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in runs:
@@ -165,7 +165,10 @@ class PhaseCurves:
 
     @property
     def p99_ratio(self) -> Estimate | None:
-        """The p99 of an open load at the most nodes divided by that at the fewest; None for a closed load, one size."""
+        """The p99 of an open load at the most nodes divided by that at the fewest.
+
+        None for a closed load, for one size, if a p99 is unknown, and if the store failed at one of the two.
+        """
         sized = self.sized
         return p99_ratio(sized[-1], sized[0]) if self.any_offered and len(sized) > 1 else None
 

@@ -54,7 +54,8 @@ def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
     """Return the growth of a cumulative metric within the measured window; 0 without samples.
 
-    It is the sum over the sources whose names begin with `source`; a source with a lower last value counts as 0.
+    It is the sum over the sources whose names begin with `source`, such as `node:`, of the last minus the first sample.
+    A source with a lower last value counts as 0.
     """
     return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())
 
@@ -158,7 +159,11 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
 
 
 def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield a clause on each processor limit that was reached, of nodes or the machine, and a remedy."""
+    """Yield a clause on each processor limit that was reached, of nodes or the machine, and a remedy.
+
+    Limits are the CPU share of the busiest node, the mean time for which quotas throttled nodes, and how busy the
+    busiest machine is.
+    """
     more = "give nodes more processors, or take more nodes"
     shares = [share for run in runs for share in cpu_shares(run, phase).values()]
     if shares and max(shares) >= _CPU:
@@ -262,11 +267,11 @@ def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> Clie
 
 
 def next_clients(trials: Sequence[ClientsTried]) -> int | None:
-    """Return the next number of clients, twice the last one (1 without trials); None if the search is finished.
+    """Return the next number of clients, twice the largest one (1 without trials); None if the search is finished.
 
-    It is finished if a node is overloaded, if the last doubling gained less than 5 %, or if more than 4096 would be
-    next. It is also finished if the last two runs were invalid: one may have been disturbed, two mean that the
-    generator is the limit.
+    It is finished if a node is overloaded (CPU share above `OVERLOADED`), if the largest number has less than 1.05
+    times the highest throughput of fewer clients, or if more than 4096 would be next. It is also finished if the last
+    two runs have no throughput: one may have been disturbed, two mean that the generator is the limit.
     """
     if not trials:
         return 1
@@ -291,7 +296,8 @@ def every_clients() -> list[int]:
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
     """Return the largest number of clients with every node from 20 % to 90 % busy, or None without CPU limits.
 
-    If no number meets this, `clients` of the result is None, and its shares are the extremes of all trials.
+    All trials of the number must meet this. If no number does, `clients` of the result is None, and its shares are the
+    extremes of all trials. `nodes` is only stored.
     """
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:

@@ -56,7 +56,10 @@ class Law:
         return Estimate(value, min(value, *ends), max(value, *ends))
 
     def share_of(self, nodes: int) -> Estimate:
-        """Return (N - S) / (N - 1) for the law's speed-up S on N = `nodes` nodes (above 1): 0 for linear speed-up."""
+        """Return (N - S) / (N - 1) for the law's speed-up S over one node on N = `nodes` nodes (above 1).
+
+        It is 0 for linear speed-up, and negative above that.
+        """
         by_law = self.speedup(nodes)
         value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
         return Estimate(value, low, high)
@@ -180,8 +183,8 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
 def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     """Return the strong and the weak curve of one phase with their laws and their speed-ups by number of nodes.
 
-    The result also has the ratio of both speed-ups at the largest common number of nodes. If the curves cannot be
-    compared, it has the reason instead.
+    The result also has the ratio of both speed-ups, weak by strong, at the largest common number of nodes; None if that
+    is the fewest. If the curves cannot be compared, it has the reason instead of speed-ups.
     """
     laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
     measured: dict[Scaling, dict[int, Estimate]] = {

@@ -300,9 +300,9 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
-    """Return each combination of the levels of all factors but nodes and clients; each has separate curves.
+    """Return each combination of the levels of all factors but nodes and clients, measured or not.
 
-    Without other factors, it is one empty combination.
+    Each has separate curves. Without other factors, it is one empty combination.
     """
     factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

@@ -164,7 +164,10 @@ SPEED_VARIED = Rule("speed_varied", _speed_varied, _DEDICATED)
 
 
 def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:
-    """Return findings about the usable runs of a phase; `best` has one treatment per number of nodes, ascending."""
+    """Return findings about the valid runs (`sound`) that reached a phase; unknown numbers of nodes count as 1.
+
+    `best` has one treatment per number of nodes, ascending.
+    """
     usable = [run for run in runs if run.sound and run.phase(phase)]
     by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
     for run in usable:
@@ -204,7 +207,7 @@ def _about_responses(usable: Sequence[RecordedRun], phase: str) -> Iterator[Find
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
     """Yield findings about an open load, and about a fixed number of clients on several numbers of nodes.
 
-    `by_nodes` has the runs by number of nodes.
+    The latter if all closed streams of all runs have one number. `by_nodes` has the runs by number of nodes.
     """
     streams = [stream for run in usable for stream in run.streams(phase)]
     if any(stream.is_open for stream in streams):
@@ -217,6 +220,8 @@ def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phas
 def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
     """Yield findings about replicas that do not fit on the nodes, and shards that do not divide evenly.
 
+    They use the parameters `shards` and `replicas` of the workload in one run per number of nodes. The number of copies
+    of all shards should be a multiple of the nodes. Replicas have a finding only if the numbers of nodes differ.
     `by_nodes` has the runs by number of nodes.
     """
     uneven: dict[int, list[int]] = defaultdict(list)
@@ -282,7 +287,12 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
 
 
 def _about_machine(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
-    """Yield findings about shared or too few cores and varying speed; `usable` are the runs of the phase."""
+    """Yield findings about shared or too few cores and varying speed; `usable` are the runs of the phase.
+
+    Cores are judged on one run with the most nodes. They are shared on this machine without CPU limits of nodes, or if
+    limits and generator threads exceed the usable CPUs. They are too few if limits exceed the dedicated cores. Speeds
+    of runs that differ by up to 15 % have no finding.
+    """
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, limits = manifest.store, manifest.store.limits
@@ -310,7 +320,8 @@ def _about_processors(
 ) -> Iterator[Finding]:
     """Yield findings about machines whose processors were stolen or busy.
 
-    `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
+    Means over runs of over 2 % stolen (only the worst machine), and runs over 95 % busy, have a finding. A machine of a
+    single node is not reported as busy. `usable` are the runs of the phase, `by_nodes` has them by number of nodes.
     """
     stolen: dict[str, list[float]] = defaultdict(list)
     for run in usable:

@@ -164,7 +164,11 @@ class _Designed:
 def _designed(
     description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str
 ) -> _Designed:
-    """Return the valid and failed runs of the design at the levels `at`, as rows of level numbers with their blocks."""
+    """Return the valid and failed runs of the design at the levels `at`, as rows of level numbers with their blocks.
+
+    Confirmation runs are left out. Valid runs survived, and their objective has a value above 0 and an upper bound.
+    `runs` must be those at `at` (factor -> level); the rows have the other factors. Adaptive schemes have one block.
+    """
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
@@ -183,9 +187,11 @@ def _designed(
 
 
 def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Response, ...]:
-    """Return the model of each measure of a phase, without adjusted p values.
+    """Return the model of each measure of a phase, without adjusted p values; the objective is first.
 
-    Empty without usable runs, and for adaptive schemes.
+    The others are throughput (of closed loads), p50 and p99 of the main operation, and means of first and later
+    executions. A measure without known values or terms is left out. Empty without usable runs, and for adaptive
+    schemes.
     """
     if not design.used or description["scheme"] in ADAPTIVE:
         return ()
@@ -344,7 +350,7 @@ class _Failures:
     def more_than_default(self, levels: Mapping[int, int]) -> bool:
         """Return whether the share of failed runs is larger at these levels than at the factors' default levels.
 
-        `levels` maps numbers of factors to numbers of their levels.
+        `levels` maps numbers of factors to numbers of their levels. The share is 0 without runs.
         """
         (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
         return failed * max(total_before, 1) > before * max(total, 1)
@@ -485,8 +491,8 @@ def _doubts(
 ) -> list[Finding]:
     """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation.
 
-    Findings about effects concern the first of `responses`. Combinations at which the store failed are not missing:
-    `_failing` has a finding for each.
+    Also about an unknown variance of runs. Findings about effects concern the first of `responses`. Combinations at
+    which the store failed are not missing: `_failing` has a finding for each.
     """
     findings: list[Finding] = []
     factors = design.factors

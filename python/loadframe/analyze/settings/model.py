@@ -168,7 +168,10 @@ class Contrast:
 
     @property
     def ratio(self) -> Estimate:
-        """The effect as a ratio to the default, with its interval; not a number if both ends are open."""
+        """The effect, a difference of logarithms, as a ratio to the default, with its interval.
+
+        An open end is 0 or infinity. The ratio is not a number if both ends are open.
+        """
         ratio = on_log_scale(math.exp(self.value), self.half_width)
         value = math.nan if self.low_open and self.high_open else ratio.value
         return Estimate(value, 0.0 if self.low_open else ratio.low, math.inf if self.high_open else ratio.high)
@@ -202,7 +205,7 @@ class EffectsModel:
 
     @property
     def unseparated_share(self) -> float:
-        """The share of effects that the runs do not separate, so that no term has it.
+        """The share of the variation by effects that the runs do not separate, so that no term has it.
 
         0 for effects of a level alone, which share the default runs, so that their shares do not add up.
         """
@@ -487,8 +490,10 @@ def _stratum(
 ) -> _Stratum:
     """Return the fit of terms to `response` after projecting out `nuisance`, the block or cluster number of each run.
 
-    `columns` are those of each term, `units` is the number of independent values, `lenth` allows Lenth's method.
-    `carried` is the part of the covariance of the responses that comes from a lower stratum.
+    `columns` are those of each term, `units` is the number of independent values. `lenth`: with four or more terms of
+    one column each, Lenth's method replaces the degrees of freedom, which are then 0. `carried` is the part of the
+    covariance of the responses that comes from a lower stratum. Terms that the runs do not determine at all, or
+    confound with another term, are left out.
     """
     slices: dict[Term, slice] = {}
     start = 0
@@ -525,7 +530,8 @@ def _stratum(
 def _is_apart(determined: Array, place: slice) -> bool:
     """Return whether the runs determine a term at least in part, and do not confound it with another term.
 
-    `determined` is the projection of `_Stratum`, `place` the slice of the term's coefficients.
+    `determined` is the projection (coefficients, coefficients) of `_Stratum`, `place` the slice of the term's
+    coefficients.
     """
     others = np.delete(determined[place], np.r_[place], axis=1)
     return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))

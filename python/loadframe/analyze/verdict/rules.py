@@ -115,7 +115,10 @@ class ValidityRule(Rule):
 
 
 def severity_of(finding: Finding) -> float | None:
-    """Return the figure that compares a finding with others of its rule, larger if worse, or None if it has none."""
+    """Return the figure that compares a finding with others of its rule, larger if worse, or None if it has none.
+
+    Its sign is reversed for rules in which a smaller figure is worse.
+    """
     named = RULES[finding.code].severity
     if named is None:
         return None
@@ -637,7 +640,10 @@ _DIFFERENCE = re.compile(
 
 
 def documents_lost(difference: str) -> Finding | None:
-    """Return a finding from a sentence of `document_counts`; None if it reports no missing document."""
+    """Return a finding from a sentence of `document_counts`; None if it reports no missing document.
+
+    The sentence is such as `C holds 9 documents, but 10 were acknowledged`; any other text gives None.
+    """
     match = _DIFFERENCE.fullmatch(difference)
     if match is None:
         return None

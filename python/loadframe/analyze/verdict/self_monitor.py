@@ -91,9 +91,10 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
 def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list[tuple[RankFigures, float]]:
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
-    The share is a rank's work divided by the median work, or the median time divided by its time; a straggler is below
-    2/3. `clients` is the number of clients of all ranks, if it is fixed: ranks that got none are left out. Empty if the
-    ranks have too few requests for a judgement.
+    The share is a rank's work divided by the median work, or if that is above 2/3, the smaller of it and the median
+    time divided by the rank's time. A straggler by time is below 2/3. One by work is at most 2/3, and its work is more
+    than five standard deviations of a count below the median. `clients` is the number of clients of all ranks, if it is
+    fixed: ranks that got none are left out. Empty if the median is below 100 requests.
     """
     if clients is not None and clients < len(ranks):
         # The other ranks have no client.
@@ -167,7 +168,7 @@ def generator_figures(
 def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
     """Return the worst value of each figure over several phases: the smallest achieved share, else the largest.
 
-    Unknown values are left out.
+    Unknown values are left out; a figure that is unknown in all phases stays None.
     """
 
     def worst(values: Iterable[float | None]) -> float | None:
@@ -193,7 +194,10 @@ def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
 
 
 def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
-    """Return the samples from `start` until `end`, without it, in s since the run began; both are 0.5 ms earlier."""
+    """Return the samples from `start` until `end`, without it, in s since the run began.
+
+    Both limits are lowered by 0.5 ms, because times may differ by rounding errors.
+    """
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
     time = telemetry["time"]
     return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
@@ -303,10 +307,10 @@ def done_in_window(
     """Return requests done in a window divided by requests due in it; None if none was due or it is too short.
 
     `rows` come from the series, warm-up included. The window begins after `warmup` s and lasts `measured_for` s.
-    `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s.
-
-    Some requests are in flight at the end of any window. If one response time, or the variation of their number,
-    explains all missing requests, the share is raised, to at most 1.
+    `unanswered` requests were due and never done. Requests may be held back on purpose for `waiting` s. The window is
+    too short if this time, and the first response time beyond the warm-up, exceed half of it. Some requests are in
+    flight at the end of any window. If they, or the variation of their number, explain all missing requests, the share
+    is raised, to at most 1.
     """
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
@@ -372,9 +376,9 @@ def _sum(table: pa.Table, column: str) -> int:
 
 
 def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
-    """Return the mean CPU share of the busiest thread that read a source, in the measured window; None if unknown.
+    """Return the mean CPU share of the busiest thread that read the source `name`, in the measured window.
 
-    If the window is too short for a sample, it is the share of the whole phase.
+    If the window is too short for a sample, it is the share of the whole phase. None if unknown.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])
@@ -389,7 +393,8 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
     """Return the share of samples in which 32 KiB or more of a source were unread, or None without samples.
 
-    Samples count if lines arrived or bytes were unread.
+    Only samples in the measured window count, and only if lines arrived or bytes were unread. `name` is that of the
+    source.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])

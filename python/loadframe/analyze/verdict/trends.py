@@ -193,10 +193,10 @@ class Growth:
 
 
 def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
-    """Return the growth of response times with documents, per 1,000 documents.
+    """Return the growth of response times with documents, s per 1,000 documents, with its 95 % interval.
 
     By second: `means` of response times, s, `counts` of answers, and `documents`. None if fewer than 20 seconds have
-    answers, or if the number of documents did not change.
+    answers, if the number of documents did not change, or if the interval is unbounded.
     """
     answered = counts > 0
     if answered.sum() < LEAST_SECONDS or np.ptp(documents[answered]) <= 0:
@@ -293,7 +293,8 @@ class _Work:
     def fit(cls, throughput: Array, design: Array) -> "_Work":
         """Return the least-squares fit of 1 / (design @ coefficients) to relative throughputs by second.
 
-        `last_stands_out` is then whether the last coefficient differs significantly from 0.
+        `design` has a row for each second, and a first column of ones. `last_stands_out` is then whether the last
+        coefficient differs significantly from 0.
         """
         from scipy import optimize, special
 

@@ -312,13 +312,21 @@ class Postgresql(Store):
             server.ask("SELECT pg_reload_conf()")
 
     def _servers(self, addresses: Sequence[str]) -> list[Client]:
-        """Return the clients of the servers at the addresses, then of the primary and shards at other addresses.
+        """Return the clients of the servers at the addresses, then of others: of feeding servers, primary and shards.
 
         A server with several addresses has one client. Unreachable if none of the addresses answers.
         """
         primary = replication.find_primary(addresses, self.client)
-        others = [primary.address, *partitions.linked(primary).values()] if primary else []
-        return replication.distinct([self.client(address) for address in dict.fromkeys([*addresses, *others])])
+        named = [self.client(address) for address in dict.fromkeys(addresses)]
+        for server in tuple(named):
+            with contextlib.suppress(Unreachable):
+                named += replication.feeders(server, self.client)
+        named = replication.distinct([*named, *([primary] if primary else [])])
+        shards = partitions.linked(primary).values() if primary else ()
+        # The addresses that the coordinator stores may be unreachable from here. They are not needed if all are named.
+        if len(named) > len(shards):
+            return named
+        return replication.distinct([*named, *map(self.client, shards)])
 
     def _parameter(self, server: Client, name: str) -> Mapping[str, Any]:
         """Return a parameter's row of pg_settings: `context`, `unit`, and `value`, which new sessions get.

@@ -90,31 +90,49 @@ def distinct(servers: Sequence[Client]) -> list[Client]:
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
     """Return the client of the writable server, or None if none is found.
 
-    It is one of the addresses, the upstream of a replica among them, or the coordinator of a shard among them.
+    It is one of the addresses, a server that feeds a replica among them, or the coordinator of a shard among them.
     Unreachable if none of the addresses answers.
     """
-    upstream: Client | None = None
+    upstream: list[Client] = []
     last: Unreachable | None = None
     for address in addresses:
         server = clients(address)
         try:
             if role(server).writable:
                 return server
-            for row in server.ask(_UPSTREAM):
-                upstream = clients(join_address(str(row["host"]), row["port"]))
-            for linked in partitions.linked(server).values():
-                upstream = clients(linked)
+            upstream += feeders(server, clients)
+            upstream += [clients(linked) for linked in partitions.linked(server).values()]
         except Unreachable as error:
             last = error
-    if upstream is not None:
+    for server in reversed(upstream):
         with contextlib.suppress(Unreachable):
-            return upstream if role(upstream).writable else None
+            if role(server).writable:
+                return server
+    if upstream:
         return None
     if last is not None and len(addresses) == 1:
         raise last
     if last is not None and not any(_answers(clients(address)) for address in addresses):
         raise last
     return None
+
+
+def feeders(server: Client, clients: Clients) -> list[Client]:
+    """Return the servers from which a replica gets the log, the nearest first: its upstream, that one's, and so on.
+
+    Empty for a primary. Ends with a server that does not answer. Unreachable if `server` does not answer.
+    """
+    found: list[Client] = []
+    rows = server.ask(_UPSTREAM)
+    while rows:
+        upstream = clients(join_address(str(rows[0]["host"]), rows[0]["port"]))
+        if upstream.address in {known.address for known in found}:
+            break
+        found.append(upstream)
+        rows = []
+        with contextlib.suppress(Unreachable):
+            rows = upstream.ask(_UPSTREAM)
+    return found
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
@@ -161,8 +179,8 @@ def require_named_replicas(servers: Sequence[Client]) -> None:
             following += len(server.ask(_UPSTREAM))
     if fed > following:
         raise BadInput(
-            f"{counted(fed - following, 'replica')} of this cluster would keep the old settings: only the primary knows"
-            " of them",
+            f"{counted(fed - following, 'replica')} of this cluster would keep the old settings: their addresses are"
+            " unknown",
             where=", ".join(server.address for server in servers),
             remedy="name all servers of the cluster with --hosts or hosts",
         )
