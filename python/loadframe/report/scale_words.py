@@ -1,7 +1,9 @@
 """Sentences on a scale experiment: the answer with its intervals, and its limits."""
 
+import math
 from collections.abc import Sequence
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
@@ -42,17 +44,26 @@ def lead(curves: PhaseCurves) -> str:
         f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {unit}"
         f" between {few} and {many} nodes"
     )
-    if not last.speedup.is_finite:
-        return (
-            f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            f" nodes. {_why_open(curves.treatments)}"
-        )
+    failed = [row.treatment for row in (first, last) if row.treatment.failed]
+    if failed or not last.speedup.is_finite:
+        times = f": {format_count(last.speedup.value)} times as much on {many / few:g} times the nodes"
+        why = f"The store failed{_at(failed)}, so {_bounded(last.speedup)}." if failed else _why_open(curves.treatments)
+        return f"Throughput went {values}{'' if failed else times}. {why}"
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"No significant change in throughput: it went {values}."
     verb = "grew" if last.speedup.value > 1 else "fell"
     return (
         f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
         f" an efficiency of {percent_text(last.efficiency)}."
+    )
+
+
+def _bounded(speedup: Estimate) -> str:
+    """Write a speed-up with an end that failures leave open: `the speed-up is at most 2.1 (95 % interval)`."""
+    if math.isfinite(speedup.high):
+        return f"the speed-up is at most {format_count(speedup.high)} (95 % interval)"
+    return (
+        f"the speed-up is {f'at least {format_count(speedup.low)} (95 % interval)' if speedup.low > 0 else 'unknown'}"
     )
 
 
@@ -100,9 +111,10 @@ def _offered(curves: PhaseCurves) -> str:
     span = f" from {first.nodes} to {format_nodes(last.nodes or 0)}" if first is not last else ""
     words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
     ratio = curves.p99_ratio
-    if ratio is None:
-        failed = [at for at in ends if at.failed]
-        unknown = f" The store failed{_at(failed)}, so the change of p99 is unknown." if failed and span else ""
+    failed = [at for at in ends if at.failed]
+    if failed or ratio is None:
+        change = ", and the change of p99 is unknown" if span else ""
+        unknown = f" The store failed{_at(failed)}: these times are of valid runs only{change}." if failed else ""
         return f"{words}.{unknown}"
     if not ratio.is_finite:
         return f"{words}. {_why_open((first, last), 'Neither number of nodes')}"

@@ -335,11 +335,13 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
 def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     """Return the ratio of two chosen treatments' throughputs, `above` divided by `below`.
 
-    The interval covers the uncorrected throughputs and the bounds of both.
+    The interval covers the uncorrected throughputs and the bounds of both. Its low end is 0 if the store failed at
+    `above`, its high end infinite if it failed at `below`: the runs that survive are too fast.
     """
     ratio = noise.ratio(above.expected, below.expected)
     lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
-    return above.stretch.ratio(below.stretch).widened(lucky)
+    known = above.stretch.ratio(below.stretch).widened(lucky)
+    return Estimate(known.value, 0.0 if above.failed else known.low, math.inf if below.failed else known.high)
 
 
 def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
@@ -371,7 +373,7 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     A block affects all of its runs alike, so ratios within a block are free of its effect. All chosen treatments
     without failures contribute to the estimates of blocks and noise. With too few of them, or if the store failed at
     one of the two, the common spread of all treatments is used, which includes the blocks' variance and is
-    conservative.
+    conservative. Failures open an end of the interval, as in `ratio_of`.
     """
     if above.failed or below.failed:
         return ratio_of(above, below, noise)
