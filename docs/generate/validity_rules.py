@@ -97,7 +97,12 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "programs": "rustc 32 %, python 9 %",
     },
     "machine_silent": {**_PHASE, "machine": "node4", "seconds": 5.0},
-    "warned_runs": {"total": 8, "warned": {"loop_lag": 8, "node_lost": 1}},
+    "warned_runs": {
+        "total": 8,
+        "warned": {"loop_lag": 8, "node_lost": 1},
+        "run": "b1-t4",
+        "advice": "reserve cores for the load generator",
+    },
     "selected_runs": {"left_out": 4, "total": 12, "among": "are more frequent at clients 4", "p": 0.008},
 }
 

@@ -55,8 +55,16 @@ def test_a_warning_that_all_repetitions_share_is_counted():
         "the generator's event loops lagged in 8 of 8 runs (loop_lag), a node was lost in 1 of them (node_lost):"
         " this can shift all runs alike, which their intervals do not show"
     ), "the invalid run does not count"
+    assert warning.warning.startswith(f"Beware: {warning.cause}. Look at r0, for example: ")
+    assert warning.warning.endswith("; then repeat these runs.")
     told = warned_document(warning)["warned_runs"]
     assert (told["code"], told["total"], told["warned"]) == ("warned_runs", 8, {"loop_lag": 8, "node_lost": 1})
+
+
+def test_a_warning_of_some_runs_does_not_claim_to_shift_all():
+    warning = warned_runs(runs_with((), ("loop_lag",), ()))
+    assert warning.cause.endswith(" in 1 of 3 runs (loop_lag): this can shift the figures of these runs")
+    assert warning.remedy.startswith("look at r1, for example: ")
 
 
 def test_reasons_that_vary_from_run_to_run_are_not_warned_of():

@@ -169,6 +169,20 @@ def test_a_request_to_end_is_an_interrupt_and_repeating_it_changes_nothing(liste
         interrupt()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_closed_terminal_after_a_request_to_end_is_no_second_request(listening, number):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    interrupts.answer()
+    signal.raise_signal(signal.SIGHUP)
+    with interrupts.deferred():
+        signal.raise_signal(signal.SIGHUP)
+    assert not interrupts.pending()
+    assert not interrupts.hung_up()
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        interrupt()
+
+
 @pytest.mark.parametrize("number", interrupts.SIGNALS)
 def test_only_a_hangup_is_no_normal_end(listening, number):
     with pytest.raises(KeyboardInterrupt):

@@ -15,7 +15,7 @@ from commands import within
         (("./w.yaml", "--listen", "127.0.0.1:0", "e.ndjson"), "--listen and files cannot be combined"),
         (("./w.yaml", "-", "e.ndjson"), "standard input and files cannot be combined"),
         (("./w.yaml", "gone.ndjson"), "does not exist"),
-        (("./w.yaml", "e.ndjson", "--idle", "5s"), "--idle requires --listen or standard input"),
+        (("./w.yaml", "e.ndjson", "--idle", "5s"), "--idle requires events from a port or standard input; got files"),
         (("./w.yaml", "--listen", "5000"), "not an address to listen on"),
         (("./w.yaml", "e.ndjson", "--acknowledge"), "--acknowledge requires --listen"),
         (("./w.yaml", "e.ndjson", "--wait", "5s"), "--wait requires --listen"),

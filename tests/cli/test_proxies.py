@@ -1,6 +1,7 @@
 """Proxies from the environment: administrative requests use them, load never does."""
 
 import socket
+import threading
 
 import pytest
 import trustme
@@ -9,7 +10,8 @@ from aws_signature import AwsKey, verifier
 from commands import loadframe, result
 from forward_proxy import running
 from loadframe.base.errors import BadInput
-from loadframe.store.web import proxy_for
+from loadframe.store.access import Access, Tls
+from loadframe.store.web import UnsentError, Web, proxy_for
 from serverless_search import ServerlessSearch
 from tls_front import Front
 
@@ -80,6 +82,21 @@ def test_other_proxies_are_refused_unless_they_do_not_apply(monkeypatch, url):
         proxy_for("search.example:9200", "http")
     assert "NO_PROXY=search.example" in str(caught.value.remedy)
     assert "hush" not in f"{caught.value} {caught.value.where}"
+
+
+def test_a_server_that_is_no_proxy_counts_as_unreachable(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.recv(1000)
+            connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+            connection.close()
+
+        threading.Thread(target=answer).start()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(UnsentError, match=r"through the proxy .* of HTTPS_PROXY: SSH-2\.0-OpenSSH"):
+            Web(Access(tls=Tls(), proxied=True), timeout=5).request("search.example:9200", "GET", "/")
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ def replace_folders(node: Path, canary: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["sim", "redis", "postgresql", "mongodb"])
-def test_commands_do_not_follow_replacements_of_a_nodes_files(store: str, canary: Path, state: Path):
+def test_commands_do_not_follow_replacements_of_a_nodes_files(store: str, canary: Path, state: Path, tmp_path: Path):
     up = loadframe("cluster", "up", "trial", "--store", store)
     if "could not be" in up.stderr or "cannot be had" in up.stderr or "is not installed" in up.stderr:
         pytest.skip(up.stderr)
@@ -109,6 +109,7 @@ def test_commands_do_not_follow_replacements_of_a_nodes_files(store: str, canary
     node = state / "clusters" / "trial" / "node-0"
     assert replace_files(node, canary, 0)
     bench = ["bench", "ycsb/c", "--cluster", "trial", "--set", "records=10", "--duration", "1s"]
+    bench += ["--output", str(tmp_path / "run")]
     for turn, words in enumerate((["status"], ["grow"], bench, ["kill", "node-0"], ["up"], ["down"], ["up"]), start=1):
         loadframe(*words) if words is bench else loadframe("cluster", words[0], "trial", *words[1:])
         replace_files(node, canary, turn)

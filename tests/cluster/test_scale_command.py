@@ -32,20 +32,62 @@ def test_a_command_with_an_open_quote_is_refused(tmp_path):
         ScaleCommand("./scale.sh {nodes} 'a", tmp_path).require()
 
 
-def test_data_that_moves_a_moment_after_the_join_delays_the_balanced_state(tmp_path, monkeypatch):
-    now = 100.0
+@pytest.fixture
+def clock(monkeypatch):
+    """The virtual time of scale commands, as a list of one number of seconds, from 100 s on."""
+    now = [100.0]
 
     def wait(seconds: float) -> None:
-        nonlocal now
-        now += seconds
+        now[0] += seconds
+
+    monkeypatch.setattr(scale_command.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(scale_command.time, "sleep", wait)
+    return now
+
+
+def test_data_that_moves_a_moment_after_the_join_delays_the_balanced_state(tmp_path, clock):
+    def health() -> Health:
+        return Health(ready=True, status="green", nodes=2, moving=2 * (101 <= clock[0] < 110), missing=0)
+
+    reports = []
+    balanced = ScaleCommand("./scale.sh {nodes}", tmp_path).settle(2, health, reports.append)
+    assert balanced == pytest.approx(110, abs=0.3), "when the moves had ended, without the wait for further ones"
+    assert reports == ["waiting up to 10 min 00 s for balanced data: 2 pieces of data are being moved between nodes"]
+
+
+def test_copies_that_the_remaining_nodes_cannot_hold_do_not_delay_the_balanced_state(tmp_path, clock):
+    without_replica = Health(ready=False, status="yellow", nodes=1, moving=0, missing=2, declared=((2, 2),))
+    assert ScaleCommand("./scale.sh {nodes}", tmp_path).settle(1, lambda: without_replica) == 100
+
+
+def test_a_copy_that_a_node_could_hold_is_awaited_with_a_report_of_the_wait(tmp_path, clock):
+    def health() -> Health:
+        done = clock[0] >= 110
+        return Health(done, "green" if done else "yellow", nodes=2, moving=0, missing=int(not done), declared=((2, 2),))
+
+    reports = []
+    command = ScaleCommand("./scale.sh {nodes}", tmp_path)
+    assert command.settle(2, health, reports.append) == pytest.approx(110, abs=0.3)
+    state = "the cluster is yellow, with 1 copy of data not in service"
+    assert reports == [f"waiting up to 10 min 00 s for balanced data: {state}"]
+    clock[0] = 100
+    with pytest.raises(StoreFailed, match=f"not balanced 5 s after the change: {state}"):
+        ScaleCommand("./scale.sh {nodes}", tmp_path, within=5).settle(2, health)
+
+
+def test_a_node_that_does_not_leave_soon_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale_command, "_UNREPORTED", 0)
+    counts = [2, 2, 1]
 
     def health() -> Health:
-        return Health(ready=True, status="green", nodes=2, moving=int(101 <= now < 110), missing=0)
+        return Health(ready=True, status="green", nodes=counts.pop(0), moving=0, missing=0)
 
-    monkeypatch.setattr(scale_command.time, "monotonic", lambda: now)
-    monkeypatch.setattr(scale_command.time, "sleep", wait)
-    balanced = ScaleCommand("./scale.sh {nodes}", tmp_path).settle(health)
-    assert balanced == pytest.approx(110, abs=0.3), "when the moves had ended, without the wait for further ones"
+    reports = []
+    ScaleCommand("true {nodes}", tmp_path).carry_out(1, health, reports.append)
+    assert reports == [
+        "running true 1 for 1 node, within 10 min 00 s",
+        "waiting up to 10 min 00 s from its start for 1 node: the cluster has 2 nodes, not 1",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Triggers and policies: the conditions that fire them, and similar ones that do not."""
 
+import os
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
 from loadframe.experiment.file.elastic import Objective, Overload, Step
-from loadframe.experiment.runner.director import PolicyInput, target_tracking, thresholds
+from loadframe.experiment.runner.director import PolicyInput, _CpuWatcher, target_tracking, thresholds
 from loadframe.experiment.runner.triggers import (
     AtTime,
     Balanced,
@@ -18,6 +21,7 @@ from loadframe.experiment.runner.triggers import (
     trigger_of,
 )
 from loadframe.load import Progress, Requests, SourceProgress
+from loadframe.observe import Sample
 from loadframe.simulate import autoregressive
 from loadframe.store.sim.model import SimModel
 from virtual_arrivals import arriving
@@ -306,3 +310,29 @@ def test_cpu_of_a_policy_covers_the_whole_interval():
         seen.look({"node:node-0": share})
     assert seen.cpu(1200) == pytest.approx(0.5)
     assert seen.busiest(600) == pytest.approx(0.8)
+
+
+def test_the_cpu_of_a_node_on_another_machine_is_sampled_there():
+    asked = []
+
+    def call(_, look, watch, targets):
+        asked.append(targets.pids)
+        return [Sample("node:far", "process.cpu", 1.5), Sample("host", "cpu.busy", 0.5)]
+
+    machine = SimpleNamespace(here=False, hostname="b", facts=SimpleNamespace(cores=range(2)), call_within=call)
+    # The process id exists on this machine, too.
+    far = SimpleNamespace(
+        name="far", pid=os.getpid(), machine=machine, on="b", alive=True, companion=None, shares=None, control_groups={}
+    )
+    cluster = SimpleNamespace(
+        nodes=[far],
+        machines=[machine],
+        store=SimpleNamespace(many_processes=False),
+        describe=lambda: {"limits": {"cpus": None, "enforced_by": "none"}},
+    )
+    seen = LiveMetrics()
+    watcher = _CpuWatcher(cluster, seen)
+    watcher.look(0.0)
+    watcher.look(1.0)
+    assert asked == [{"far": os.getpid()}] * 2
+    assert seen.cpu(2) == 0.75

@@ -1,13 +1,18 @@
 """Expressions in experiment files: their value in each run, and the errors of invalid ones."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from commands import loadframe
 from loadframe.base.errors import BadInput
+from loadframe.cluster import Cluster
 from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.factors import expression, is_expression
+from loadframe.experiment.power import shape_of_file
+from loadframe.experiment.runner import loop
+from loadframe.experiment.runner.listener import Listener
 
 SCALE = """\
 experiment: e
@@ -115,6 +120,24 @@ def test_other_factors_may_be_named(load):
     )
     treatment = {"nodes": 2, "with.hits": 20, "store.limits.cpus": 0.5}
     assert experiment.overrides(treatment) == {"clients": 24}
+
+
+def test_software_is_found_if_expressions_name_other_factors(load, monkeypatch):
+    text = SCALE.replace("clients: ${10 * nodes}\n", "").replace("100 * nodes", "100 * clients")
+    experiment = load(text.replace("{nodes: [1, 2, 4]}", "{clients: [2, 4]}"))
+    software = SimpleNamespace(store=SimpleNamespace(family="search", driver="search"), identity="opensearch 3")
+    monkeypatch.setattr(Cluster, "software", lambda spec, report: software)
+    stores, versions = loop._find_software(experiment, design(experiment), Listener())
+    assert list(stores.values()) == [("search", "search")]
+    assert list(versions.values()) == ["opensearch 3"]
+
+
+def test_a_gate_checks_only_treatments_of_the_design(load):
+    text = SCALE.replace("clients: ${10 * nodes}\n", "")
+    experiment = load(text.replace("{nodes: [1, 2, 4]}", '{nodes: [1, 2, 4], clients: ["${10 * nodes}"]}'))
+    shape = shape_of_file(experiment)
+    assert shape is not None
+    assert shape.treatments == len(design(experiment).runs) == 3
 
 
 def test_a_factor_that_the_data_follow_needs_a_cluster_of_its_own(load):

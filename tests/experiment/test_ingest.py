@@ -82,6 +82,15 @@ def test_a_port_takes_the_place_of_files_and_keeps_a_certificate(tmp_path):
     assert made["streams"][0]["stop"] == {"duration": 4.0}
 
 
+@pytest.mark.parametrize("option", ["idle", "spill"])
+@pytest.mark.parametrize("way", ["files: [e.ndjson]", "generate: {generator: adbids, rate: 5}", None])
+def test_a_source_with_an_end_of_its_own_has_no_idle_time_and_no_spill(tmp_path, option, way):
+    (tmp_path / "e.ndjson").write_text("{}\n")
+    feed = Feed(**{option: 5}) if way else Feed(files=(Path("/a.ndjson"),), **{option: 5})
+    with pytest.raises(BadInput, match=f"--{option} requires events from a port or standard input; got "):
+        plan(tmp_path, feed, way=way or "stdin: true")
+
+
 def test_only_senders_to_a_port_are_acknowledged(tmp_path):
     assert plan(tmp_path, Feed(acknowledge=True))["sources"]["ads"]["acknowledge"] is True
     way = "listen: 127.0.0.1:5000, acknowledge: true"

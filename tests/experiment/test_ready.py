@@ -1,6 +1,6 @@
 """Waiting until a cluster is ready for a phase, with a bound, and bad states that are allowed and declared."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -21,9 +21,13 @@ class RecordingListener(Listener):
     """A listener that records its steps."""
 
     steps: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def step(self, text):
         self.steps.append(text)
+
+    def remark(self, text):
+        self.remarks.append(text)
 
 
 @dataclass
@@ -32,6 +36,7 @@ class States:
 
     states: list
     size: int = 2
+    unsettled: str | None = None
     access: Access = field(default_factory=lambda: Access(cluster="trial"))
 
     def health(self):
@@ -57,7 +62,12 @@ def test_waits_time_out_with_the_missing_condition_and_a_remedy():
     with pytest.raises(StoreFailed, match=r"not ready within .*: the cluster is yellow") as caught:
         wait_until_ready(States([YELLOW]), "range", 0.05, RecordingListener())
     assert caught.value.where == "phase range"
-    assert caught.value.remedy.endswith("with allow_bad; `loadframe cluster status trial` shows its nodes")
+    status = "; `loadframe cluster status trial` shows its nodes"
+    accept = ", or accept the state with --allow-bad (allow_bad: true in an experiment)"
+    assert caught.value.remedy == f"repair the cluster, or raise ready_within{accept}{status}"
+    with pytest.raises(StoreFailed) as caught:
+        wait_until_ready(States([YELLOW]), "range", 0.05, RecordingListener(), acceptable=False)
+    assert caught.value.remedy == f"repair the cluster, or raise ready_within{status}"
 
 
 def test_without_a_limit_a_run_starts_once_the_store_has_settled_or_after_a_while(monkeypatch):
@@ -70,6 +80,33 @@ def test_without_a_limit_a_run_starts_once_the_store_has_settled_or_after_a_whil
     ]
     monkeypatch.setattr(preflight, "SETTLING", 0.05)
     wait_until_ready(States([YELLOW]), "range", None, told)
+
+
+def test_a_state_that_outlasted_the_wait_of_a_run_is_a_remark_and_does_not_delay_the_next_run(monkeypatch):
+    monkeypatch.setattr(preflight, "SETTLING", 0.05)
+    cluster, told = States([YELLOW]), RecordingListener()
+    for _ in range(2):
+        wait_until_ready(cluster, "range", None, told)
+    state = "the cluster is yellow, with 1 copy of data not in service"
+    assert told.remarks == [f"the load begins, although the cluster was not ready after 0 s: {state}"]
+    assert len(told.steps) == 1
+    # Another state, and one that the phase requires, are waited for.
+    cluster.states = [replace(YELLOW, missing=2), GREEN]
+    wait_until_ready(cluster, "range", None, told)
+    assert cluster.states == [GREEN]
+    cluster.unsettled = state
+    cluster.states = [YELLOW, GREEN]
+    wait_until_ready(cluster, "range", 30, told)
+    assert (cluster.states, cluster.unsettled) == ([GREEN], None)
+
+
+@pytest.mark.parametrize("state", [replace(YELLOW, moving=1), Unreachable("it does not answer")])
+def test_a_state_that_can_change_is_waited_for_again(monkeypatch, state):
+    monkeypatch.setattr(preflight, "SETTLING", 0.05)
+    cluster, told = States([state]), RecordingListener()
+    for _ in range(2):
+        wait_until_ready(cluster, "range", None, told)
+    assert len(told.steps) == len(told.remarks) == 2
 
 
 def test_a_copy_that_no_node_could_hold_is_not_waited_for():

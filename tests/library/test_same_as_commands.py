@@ -67,8 +67,8 @@ CALLS = {
     "plan results/nodes": lambda: loadframe.plan(opened("nodes")).as_dict(),
     "plan e.yaml --noise 0.05 --budget 9": lambda: loadframe.plan("e.yaml", noise=0.05, budget=9).as_dict(),
     "run e.yaml --dry-run": lambda: loadframe.dry_run("e.yaml").as_dict(),
-    "run e.yaml --dry-run --samples --output x": lambda: loadframe.dry_run(
-        "e.yaml", output="x", samples=True
+    "run e.yaml --dry-run --samples --output fresh": lambda: loadframe.dry_run(
+        "e.yaml", output="fresh", samples=True
     ).as_dict(),
     "workloads nyc_taxis": lambda: loadframe.Workload.load("nyc_taxis").outline().as_dict(),
     "workloads log.yaml": lambda: loadframe.Workload.load("log.yaml").outline().as_dict(),

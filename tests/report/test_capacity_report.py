@@ -8,6 +8,7 @@ from capacity_folder import write_capacity
 from pages import Page
 from rich.console import Console
 
+import loadframe
 from loadframe.analyze.telemetry import UPTIME
 from loadframe.record import Run
 from loadframe.report.kinds import read_report
@@ -62,6 +63,34 @@ def test_a_lower_bound_by_several_searches_leaves_the_number_of_nodes_open(tmp_p
     assert "unknown number" not in entry["sentence"]
 
 
+def everywhere(path):
+    """Return the first answer to a demand: in the terminal, the page, the report's JSON and the library."""
+    report, library = read_report(path), loadframe.capacity(path)
+    document = json.loads(json.dumps(report.document["demands"][0]))
+    assert json.loads(json.dumps(library.as_dict()["demands"][0])) == document
+    words = document["sentence"]
+    for text in (printed(report), str(library), " ".join(report.page.answer)):
+        assert " ".join(words.split()) in " ".join(text.split())
+    return document
+
+
+def test_fewer_nodes_than_those_measured_are_named_as_not_measured(tmp_path):
+    trials = {nodes: [(60.0, True)] * 3 for nodes in (2, 3)}
+    answer = everywhere(write_capacity(tmp_path / "e", trials, searches=2, demands=[40.0]))
+    assert answer["sentence"].startswith("2 nodes sustain 40 requests/s; fewer were not measured, and may suffice;")
+    assert (answer["nodes"], answer["least"], answer["untested"], answer["unfinished"]) == (2, 1, [1], [])
+
+
+def test_a_load_at_which_trials_failed_needs_more_nodes_or_is_open(tmp_path):
+    mixed = [(60.0, False), (60.0, False), (60.0, True), (60.0, True), (60.0, True)]
+    for name, trials, nodes in (("both", {1: mixed, 2: [(60.0, True)] * 3}, 2), ("one", {1: mixed}, None)):
+        answer = everywhere(write_capacity(tmp_path / name, trials, demands=[60.0]))
+        assert answer["nodes"] == nodes
+        assert answer["perhaps"] == {"nodes": 1, "passed": 3, "trials": 5, "reserve": pytest.approx(-0.2)}
+        assert "1 node" in answer["sentence"]
+        assert "within 5 % of this load 3 of 5 trials passed" in answer["sentence"]
+
+
 def beside_few_requests(report):
     """Return the warnings except `few_requests`: the made-up trials take only 5 s."""
     return [warning for warning in report.document["warnings"] if warning["code"] != "few_requests"]
@@ -95,6 +124,26 @@ def test_more_nodes_with_less_capacity_are_a_warning(tmp_path, warmup, prepare, 
     assert (entry["nodes"], entry["extrapolated"]) == (None, False)
     assert open_ in printed(report)
     assert report.page.answer[0].startswith(open_)
+
+
+@pytest.mark.parametrize(
+    ("young", "old", "named"),
+    [(None, 0, False), (60e3, 9e7, True), (900e3, 2100e3, True), (7200e3, 9e7, False), (2000e3, 2100e3, False)],
+)
+def test_less_capacity_with_a_new_node_names_the_cold_node_as_a_cause(tmp_path, young, old, named):
+    path = write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3, 2: SLOW}, warmup=60.0)
+    description = json.loads((path / "experiment.json").read_text())
+    description["search"] |= {"start": 30.0, "factor": 3.0, "precision": 5.0}
+    (path / "experiment.json").write_text(json.dumps(description))
+    if young:
+        run = Run(path / "runs" / "b1-nodes2-t4")
+        begin = run.summary.measured[0].begin
+        ages = {"node:0": old, "node:1": young}
+        add_samples(run, UPTIME, [(begin + t, name, age + 1e3 * t) for name, age in ages.items() for t in range(4)])
+    report = read_report(path)
+    (remedy,) = [told["remedy"] for told in report.document["warnings"] if told["code"] == "less_on_more_nodes"]
+    assert ("A cold new node is a likely cause: the youngest had run for" in remedy) == named
+    assert ("Load the new node for 5 minutes before its runs" in remedy) == named
 
 
 def test_a_rate_that_failed_below_one_that_passed_is_a_warning(tmp_path):

@@ -7,7 +7,8 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodeSpec, find
-from loadframe.store.base import NodePlan
+from loadframe.store.base import Member, NodePlan
+from loadframe.store.elasticsearch import Elasticsearch
 
 NODE = NodeSpec(
     cluster="test",
@@ -63,3 +64,33 @@ def test_settings_that_loadframe_controls_are_refused():
 def test_another_version_is_not_embedded():
     with pytest.raises(BadInput, match=r"elasticsearch 8\.1\.0 is not an embedded version"):
         find("elasticsearch").distribution("8.1.0")
+
+
+@pytest.mark.parametrize(("version", "place"), [("7.7.1", "/node-1"), ("7.8.0", "?node_names=node-1")])
+def test_a_vote_is_taken_by_the_request_of_the_version(monkeypatch, version, place):
+    requests = []
+
+    def request(addresses, method, path, *_args, **_options):
+        requests.append(f"{method} {path}")
+        return {"version": {"number": version}}
+
+    store = Elasticsearch()
+    monkeypatch.setattr(store, "request", request)
+    store.resign(["127.0.0.1:9200"], Member("node-1", "127.0.0.1:9201"))
+    assert requests[-1] == f"POST /_cluster/voting_config_exclusions{place}"
+
+
+def test_a_version_without_data_streams_is_not_asked_for_them(monkeypatch):
+    requests = []
+
+    def request(addresses, method, path, *_args, **_options):
+        requests.append(f"{method} {path}")
+        if path == "/":
+            return {"version": {"number": "7.8.1"}}
+        return {"ads-000001": {"aliases": {"ads": {}}}} if path.startswith("/ads?") else {"ads": {}}
+
+    store = Elasticsearch()
+    monkeypatch.setattr(store, "request", request)
+    store.drop_collection(["127.0.0.1:9200"], "ads")
+    assert requests[-2:] == ["DELETE /ads-000001", "DELETE /_template/ads"]
+    assert "GET /_data_stream" not in requests

@@ -8,7 +8,8 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.base import Sample
+from loadframe.store.base import Member, Sample, Unreachable
+from loadframe.store.redis import Redis, cluster
 from loadframe.store.redis.cluster import SLOTS, RedisNode, Ring, health, slot_of
 
 STORE = find("redis")
@@ -165,3 +166,28 @@ def test_a_sample_of_a_missing_collection_is_refused(monkeypatch):
     assert STORE.sample(["127.0.0.1:6379"], "things", 10).documents == []
     with pytest.raises(BadInput, match="there is no collection other"):
         STORE.sample(["127.0.0.1:6379"], "other", 10)
+
+
+@pytest.mark.parametrize("change", ["join", "leave"])
+def test_a_cluster_is_changed_also_if_its_first_node_does_not_answer(monkeypatch, change):
+    class Node:
+        def __init__(self, address: str):
+            self.address = address
+
+        def info(self) -> dict[str, str]:
+            if self.address == "silent:7000":
+                raise Unreachable("the server does not answer")
+            return {"cluster_enabled": "1"}
+
+        def look_at(self, _command: str) -> list[str]:
+            self.info()
+            return ["n1 running:7001@17001 myself,master - 0 0 1 connected 0-16383"]
+
+        def look(self, _command: str) -> dict[str, str]:
+            return {"cluster_state": "ok"}
+
+    store, seen = Redis(), []
+    monkeypatch.setattr(store, "client", Node)
+    monkeypatch.setattr(cluster, change, lambda view, *_: seen.append(view.myself.address))
+    getattr(store, change)(["silent:7000", "running:7001"], Member("node-2", "new:7002"), lambda _: None)
+    assert seen == ["running:7001"]

@@ -1,8 +1,10 @@
 """Commands to a Redis server and its replies, as bytes on a socket."""
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -90,6 +92,30 @@ def test_a_connection_that_broke_is_made_again_once(serve):
     assert [client.ask("PING"), client.ask("PING")] == ["PONG", "PONG"]
     with pytest.raises(Unreachable, match="closed the connection"):
         client.ask("PING")
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_server_that_breaks_a_connection_does_not_run_if_it_refuses_the_next(stopped):
+    reset = struct.pack("ii", 1, 0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer():
+            for _ in range(1 if stopped else 2):
+                peer, _ = listener.accept()
+                with peer:
+                    peer.recv(64)
+                    if stopped:
+                        listener.close()
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(answer)
+            if stopped:
+                assert not Client(address, OPEN).running()
+            else:
+                with pytest.raises(Unreachable):
+                    Client(address, OPEN).running()
 
 
 @pytest.mark.parametrize("code", ["NOAUTH", "NOPERM"])

@@ -146,6 +146,52 @@ def test_requests_that_change_collections_are_known(resolved, family, form, chan
     assert changes_data(resolved(form, family).phases) is changes
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "changes"),
+    [
+        ("GET", "/things/_search", False),
+        ("GET", "/_search/pipeline/x", False),
+        ("GET", "/things/_refresh", True),
+        ("GET", "/things/_flush", True),
+        ("HEAD", "/things", False),
+        ("POST", "/_search", False),
+        ("POST", "/things/_search/template?size=1", False),
+        ("POST", "/_search/scroll", False),
+        ("POST", "/things/_search/point_in_time?keep_alive=1m", False),
+        ("POST", "/things/_pit", False),
+        ("POST", "/_msearch/template", False),
+        ("POST", "/things/_count", False),
+        ("POST", "/things/_explain/1", False),
+        ("POST", "/things/_async_search", False),
+        ("POST", "/_plugins/_asynchronous_search", False),
+        ("POST", "/_plugins/_knn/models/_search", False),
+        ("POST", "/things/_eql/search", False),
+        ("POST", "/_application/search_application/x/_search", False),
+        ("POST", "/things/_doc/_search", True),
+        ("POST", "/things/_create/_count", True),
+        ("POST", "/things/_update/_search", True),
+        ("POST", "/things/_delete_by_query", True),
+        ("POST", "/_searchable_snapshots/cache/clear", True),
+        ("POST", "/_plugins/_search_relevance/judgments", True),
+        ("PUT", "/_search/pipeline/x", True),
+        ("PUT", "/_plugins/_search_relevance/query_sets", True),
+        ("PUT", "/_application/search_application/x", True),
+        ("PUT", "/things/_doc/_search", True),
+        ("DELETE", "/_search/pipeline/x", True),
+        ("DELETE", "/_search/scroll", False),
+        ("DELETE", "/_search/scroll/_all", False),
+        ("DELETE", "/_search/point_in_time/_all", False),
+        ("DELETE", "/_pit", False),
+        ("DELETE", "/_async_search/id", False),
+        ("DELETE", "/things/_doc/_search", True),
+        ("DELETE", "/things/_query", True),
+    ],
+)
+def test_paths_of_a_search_cluster_read_or_write_by_method_and_end(resolved, method, path, changes):
+    form = f"{{elasticsearch: {{request: {{method: {method}, path: '{path}'}}}}}}"
+    assert changes_data(resolved(form, "elasticsearch").phases) is changes
+
+
 def test_the_library_takes_a_prefix_except_with_daily_collections():
     refused = set()
     for path in LIBRARY.glob("*.yaml"):

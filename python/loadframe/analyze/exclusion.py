@@ -32,27 +32,38 @@ def _warned_runs(total: int, warned: Mapping[str, int]) -> str:
     """
     first, *others = (f"{RULES[code].shifts} in {count} {{}} ({code})" for code, count in warned.items())
     listed = [first.format(f"of {counted(total, 'run')}"), *(words.format("of them") for words in others)]
-    return f"{', '.join(listed)}: this can shift all runs alike, which their intervals do not show"
+    affected = "all runs alike, which their intervals do not show"
+    if max(warned.values()) < total:
+        affected = "the figures of these runs"
+    return f"{', '.join(listed)}: this can shift {affected}"
 
 
 WARNED_RUNS = Rule(
     "warned_runs",
     _warned_runs,
-    "follow the remedies in the report of such a run, and repeat the runs",
+    "look at {run}, for example: {advice}; then repeat these runs",
 )
 
 
 def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
-    """Return a warning that counts the valid runs with rules that shift figures, or None without such runs."""
+    """Return a warning that counts the valid runs with rules that shift figures, or None without such runs.
+
+    Its remedy is that of the most frequent rule in the first such run.
+    """
     valid = [run for run in runs if run.sound]
     known = (dict.fromkeys(reason.code for reason in run.reasons) for run in valid)
     counts = Counter(code for codes in known for code in codes if code in RULES and RULES[code].shifts)
-    return WARNED_RUNS(total=len(valid), warned=dict(counts.most_common())) if counts else None
+    if not counts:
+        return None
+    most = next(iter(dict(counts.most_common())))
+    run, advice = next((run.id, reason.remedy) for run in valid for reason in run.reasons if reason.code == most)
+    return WARNED_RUNS(total=len(valid), warned=dict(counts.most_common()), run=run, advice=advice)
 
 
 def warned_document(warned: Finding | None) -> dict[str, Any]:
     """Return the warning of `warned_runs` with its figures for JSON, under the key `warned_runs`; null for None."""
-    return {"warned_runs": warned.as_dict() | dict(warned.figures) if warned else None}
+    counts = {name: warned.figures[name] for name in ("total", "warned")} if warned else {}
+    return {"warned_runs": warned.as_dict() | counts if warned else None}
 
 
 def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> Finding | None:

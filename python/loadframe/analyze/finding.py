@@ -104,6 +104,11 @@ class Finding:
         """The action to take."""
         return _render(self.rule.remedy, self.figures)
 
+    @property
+    def warning(self) -> str:
+        """Cause and remedy as sentences, after `Beware`."""
+        return f"Beware: {self.cause}. {self.remedy[:1].upper()}{self.remedy[1:]}."
+
     def as_dict(self) -> dict[str, str]:
         """Return code, cause and remedy for JSON, and the phase if the finding is about one."""
         phase = {"phase": self.figures["phase"]} if "phase" in self.figures else {}

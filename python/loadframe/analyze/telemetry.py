@@ -202,11 +202,13 @@ def machines_of_one_node(store: RecordedStore) -> set[str]:
     return {name for name, held in processes.items() if len(held) == 1 and not held & store.companions.keys()}
 
 
-def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:
+def fresh_nodes(
+    runs: Iterable[RecordedRun], phases: Sequence[str], within: float = _WARMING, older: float = _OLDER
+) -> list[Finding]:
     """Return a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
 
-    A fresh node had run for under 300 s when the window of a phase began, and the oldest for longer and over three
-    times as long. Only for stores whose statistics have the time since the start.
+    A fresh node had run for under `within`, s, when the window of a phase began. The oldest had run for over 300 s, and
+    over `older` times as long. Only for stores whose statistics have the time since the start.
     """
     mixed = []
     for run in runs:
@@ -215,7 +217,7 @@ def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Find
         fresh = run.uncached()
         for phase in phases:
             ages = [min(values) / 1e3 for values in by_source(fresh, phase, _NODE, UPTIME).values()]
-            if len(ages) > 1 and min(ages) < _WARMING <= max(ages) and max(ages) > _OLDER * min(ages):
+            if len(ages) > 1 and min(ages) < within and max(ages) >= _WARMING and max(ages) > older * min(ages):
                 mixed.append((min(ages), max(ages), len(ages)))
     if not mixed:
         return []

@@ -23,7 +23,7 @@ _CHECK = 0.1
 
 _asked = False
 _depth = 0
-#: Signals other than SIGINT that arrived since `listen`.
+#: Signals that arrived since `listen`, except repeated ones.
 _received = set[int]()
 
 
@@ -33,7 +33,7 @@ def pending() -> bool:
 
 
 def hung_up() -> bool:
-    """Return whether SIGHUP has arrived since `listen`, even if it was answered."""
+    """Return whether SIGHUP was the first signal since `listen`, even if it was answered."""
     return signal.SIGHUP in _received
 
 
@@ -110,19 +110,24 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(number, handler)
 
 
-def _record(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: record the interrupt, without raising it. A repeated SIGTERM or SIGHUP has no effect."""
-    global _asked  # noqa: PLW0603
+def _is_repeated(number: int) -> bool:
+    """Return whether a signal repeats an earlier request to end: SIGTERM after SIGTERM, or SIGHUP after any signal."""
     # Schedulers send SIGTERM to a process and to its launcher, which passes it on; kernel and shell both send SIGHUP.
-    if number == signal.SIGINT or number not in _received:
+    # A terminal may close, and a service manager may send SIGHUP, while the command still ends cleanly.
+    return bool(_received) if number == signal.SIGHUP else number == signal.SIGTERM and number in _received
+
+
+def _record(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: record the interrupt, without raising it. Repeated SIGTERM or SIGHUP has no effect."""
+    global _asked  # noqa: PLW0603
+    if not _is_repeated(number):
         _asked = True
-    if number != signal.SIGINT:
         _received.add(number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
     """Handle a signal: record the interrupt and raise KeyboardInterrupt, but not for repeated SIGTERM or SIGHUP."""
-    again = _asked or number in _received
+    again = _asked or _is_repeated(number)
     _record(number, frame)
     if number == signal.SIGINT or not again:
         raise KeyboardInterrupt

@@ -415,10 +415,10 @@ class Cluster(ClusterView):
         """Change the number of nodes of an existing cluster to `nodes` with its scale command.
 
         Returns the names of the added or removed nodes; empty without a change. Added nodes get the settings of
-        `configure`. Waits until the data is balanced, and emits events; `tell` receives the progress. BadInput without
-        a command or for fewer than one node. StoreFailed if the command fails, or if the store does not have that
-        number of nodes in time; the size is then that of the store, and the next call runs the command also for this
-        size.
+        `configure`. Waits until the data is balanced, except for declared copies that do not fit on `nodes` nodes, and
+        emits events. `report` gets lines about long waits, `tell` the progress. BadInput without a command or for fewer
+        than one node. StoreFailed if the command fails, or if the store does not have that number of nodes in time; the
+        size is then that of the store, and the next call runs the command also for this size.
         """
         if self._scale is None:
             raise BadInput(
@@ -430,13 +430,12 @@ class Cluster(ClusterView):
             more, names = nodes > self.size, tuple(f"node-{n}" for n in range(*sorted((self.size, nodes))))
             if not names and not self.uncertain:
                 return []
-            report(f"running {self._scale.text(nodes)} for {format_nodes(nodes)}")
             if names:
                 self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
-            ready = self.health().ready
+            ready = self.health().serves_all(self.size)
             try:
-                addresses = self._scale.carry_out(nodes, self.health, **progress)
+                addresses = self._scale.carry_out(nodes, self.health, report, **progress)
                 if addresses:
                     listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
                     self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
@@ -449,7 +448,7 @@ class Cluster(ClusterView):
             self._attached, self.uncertain = nodes, False
             if names:
                 self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
-            balanced = self._scale.settle(self.health, **progress, ready=ready)
+            balanced = self._scale.settle(nodes, self.health, report, **progress, ready=ready)
             if names:
                 wall = time.time() - (time.monotonic() - balanced)
                 self._emit(ClusterEvent(event_kinds.BALANCED, (), wall=wall, monotonic=balanced))

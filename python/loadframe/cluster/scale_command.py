@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,6 +15,7 @@ from typing import IO
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import format_duration, format_nodes
+from loadframe.cluster.view import miscounted, unready
 from loadframe.store import Balancing, Health
 from loadframe.store.access import split_address
 
@@ -26,11 +27,19 @@ SCALED_WITHIN = 600.0
 _POLL = 0.2
 #: Time without moving data that means "balanced", s: a store starts to move data a moment after a node has joined.
 _CALM = 4.0
+#: Waits that take longer than this are reported, s.
+_UNREPORTED = 3.0
 #: Longest part of the command's error output in a message.
 _SHOWN = 200
 
 #: Called at each poll during a change; raises LoadframeError to abort it.
 Progress = Callable[[str, Balancing], None]
+#: Called with each line of progress.
+Report = Callable[[str], None]
+
+
+def _silent(_text: str) -> None:
+    """Ignore a line of progress."""
 
 
 def _quiet(_what: str, _progress: Balancing) -> None:
@@ -75,46 +84,63 @@ class ScaleCommand:
                 remedy=f"run: chmod +x {shlex.quote(str(candidates[0]))}" if candidates else remedy,
             )
 
-    def carry_out(self, nodes: int, health: Callable[[], Health], tell: Progress = _quiet) -> list[str]:
+    def carry_out(
+        self, nodes: int, health: Callable[[], Health], report: Report = _silent, tell: Progress = _quiet
+    ) -> list[str]:
         """Run the command, then wait until the store has `nodes` nodes; return the `host:port`s that it printed.
 
-        `tell` is called every 0.2 s, and so is `health` after the end of the command. StoreFailed if the command fails,
-        or if the store does not have that number of nodes `within` s after its start. KeyboardInterrupt after an
-        interrupt.
+        `tell` is called every 0.2 s, and so is `health` after the end of the command. `report` gets the command, and
+        the state of a wait after 3 s. StoreFailed if the command fails, or if the store does not have that number of
+        nodes `within` s after its start. KeyboardInterrupt after an interrupt.
         """
+        limit = format_duration(self.within)
+        report(f"running {self.text(nodes)} for {format_nodes(nodes)}, within {limit}")
         end = time.monotonic() + self.within
         addresses = self._run(nodes, end, tell)
-        while (now := health()).nodes != nodes:
+        reporter = _Reporter(f"waiting up to {limit} from its start for {format_nodes(nodes)}", report)
+        while differs := miscounted(now := health(), nodes):
             if time.monotonic() > end:
                 raise StoreFailed(
-                    f"the cluster has {format_nodes(now.nodes)}, not {nodes}, {format_duration(self.within)} after the"
-                    f" start of {self.text(nodes)}",
+                    f"{differs[0]}, {limit} after the start of {self.text(nodes)}",
                     remedy="check the command, or raise store.scale_within",
                 )
+            reporter.poll(differs)
             self._wait(f"waiting for {format_nodes(nodes)}", now, tell)
         return addresses
 
-    def settle(self, health: Callable[[], Health], tell: Progress = _quiet, *, ready: bool = True) -> float:
+    def settle(
+        self,
+        nodes: int,
+        health: Callable[[], Health],
+        report: Report = _silent,
+        tell: Progress = _quiet,
+        *,
+        ready: bool = True,
+    ) -> float:
         """Wait until the store has moved no data, and with `ready` was ready, for 4 s; return when that began.
 
-        The result is in s of the monotonic clock. StoreFailed if data still moves after `within` s. `health` and `tell`
-        are called every 0.2 s. KeyboardInterrupt after an interrupt.
+        Declared copies that do not fit on `nodes` nodes may be missing. The result is in s of the monotonic clock.
+        `report` gets the state after 3 s without balance. StoreFailed if data still moves after `within` s. `health`
+        and `tell` are called every 0.2 s. KeyboardInterrupt after an interrupt.
         """
+        limit = format_duration(self.within)
         end = time.monotonic() + self.within
+        reporter = _Reporter(f"waiting up to {limit} for balanced data", report)
         calm: float | None = None
         while True:
             now, at = health(), time.monotonic()
-            if not now.moving and (now.ready or not ready):
+            if not now.moving and (now.serves_all(nodes) or not ready):
                 calm = at if calm is None else calm
                 if at - calm >= _CALM:
                     return calm
             elif at > end:
                 raise StoreFailed(
-                    f"the cluster still moves data or is not ready {format_duration(self.within)} after the change",
-                    remedy="raise store.scale_within",
+                    f"the data is not balanced {limit} after the change: {'; '.join(unready(now, nodes))}",
+                    remedy="check the nodes, or raise store.scale_within",
                 )
             else:
                 calm = None
+                reporter.poll(unready(now, nodes))
             self._wait("waiting for balanced data", now, tell)
 
     def _run(self, nodes: int, end: float, tell: Progress) -> list[str]:
@@ -172,6 +198,22 @@ class ScaleCommand:
     def text(self, nodes: int) -> str:
         """Return the command with the number of nodes, for messages."""
         return self.command.replace(NODES, str(nodes))
+
+
+class _Reporter:
+    """Reports once, when a wait has taken 3 s, what it waits for and the state of the cluster."""
+
+    def __init__(self, what: str, report: Report) -> None:
+        """Begin the wait; `what` names what is awaited and the time limit."""
+        self._what = what
+        self._report = report
+        self._due: float | None = time.monotonic() + _UNREPORTED
+
+    def poll(self, state: Sequence[str]) -> None:
+        """Report the wait with the current `state`, as sentences, if it is due."""
+        if self._due is not None and time.monotonic() >= self._due:
+            self._report(f"{self._what}: {'; '.join(state)}")
+            self._due = None
 
 
 def _text(file: IO[bytes]) -> str:

@@ -203,6 +203,8 @@ class ClusterView:
         self._lacking: set[str] = set()
         #: Further entries of `describe`, for a cluster that exists before an experiment.
         self.observed: dict[str, Any] = {}
+        #: The state without moving data in which it was still not ready after a wait of a run, or None.
+        self.unsettled: str | None = None
         #: Credentials and TLS settings for its nodes.
         self.access = OPEN
 

@@ -161,10 +161,9 @@ class Experiment:
         return self.file.seed
 
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
-        """Return the load generator of a treatment.
+        """Return the load generator of a treatment: by default with one thread and no ranks.
 
-        Levels of `threads` and `ranks` replace the file's; `ranks_per_node` replaces `ranks`. Without any, one thread
-        and no ranks.
+        Levels of `threads` and `ranks` replace the file's; `ranks_per_node` replaces `ranks`.
         """
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
@@ -180,9 +179,10 @@ class Experiment:
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":
-        """Return a copy with the mean rates of phases in the recorded runs of the experiment's folder `path`.
+        """Return a copy with the mean rate (requests and documents, 1/s) of each phase in the folder's recorded runs.
 
-        The means are weighted by the lengths of the measured windows. Unreadable runs are ignored.
+        `path` is the experiment's folder. Windows weigh by their length. Runs of any status count, except unreadable
+        ones.
         """
         from loadframe.record import Run
 
@@ -211,10 +211,10 @@ class Experiment:
         return self.file.repetitions
 
     def cluster_spec(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return the arguments of `ClusterSpec` for a treatment; memory in bytes. See `loop.spec_of`.
+        """Return the arguments of `ClusterSpec` for a treatment, with parts as mappings; `loop.spec_of` converts these.
 
-        Levels of the treatment replace values of the file; settings of None are omitted. BadInput for an expression
-        without a valid value.
+        Levels of the treatment replace values of the file; expressions are evaluated; settings of None are omitted.
+        Memory is in bytes. BadInput for an expression without a valid value.
         """
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
@@ -262,9 +262,10 @@ class Experiment:
         return None if per_node is None else int(per_node) * self.nodes(treatment)
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
-        """Return the workload parameters, by name, that a treatment sets or that are computed from it.
+        """Return the workload parameters, by name, that a treatment, an expression of the file, or the kind sets.
 
-        Expressions are evaluated; BadInput for one without a valid value. A parameter of the kind replaces others.
+        Plain values of the file are not included: `workload` has them. A parameter of the kind replaces others.
+        BadInput for an expression without a valid value.
         """
         levels = {**treatment, **expression_values(self, treatment)}
         parameters = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
@@ -303,7 +304,8 @@ class Experiment:
     ) -> ResolvedWorkload:
         """Return the workload of a treatment for a family of stores, with `prefix` before the collections' names.
 
-        Downloads missing corpora, with progress lines to `report`. BadInput for a collection factor that does not fit.
+        Levels of `collections.NAME.KEY` replace that key of the collection; BadInput if they do not fit. Downloads
+        missing corpora, with progress lines to `report`.
         """
         resolved = self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
         collections = dict(resolved.collections)
@@ -341,7 +343,10 @@ class Experiment:
         return None if isinstance(value, str) else value
 
     def _capacity(self, treatment: Mapping[str, Level]) -> float:
-        """Return the capacity (1/s) of a treatment; BadInput unless exactly one earlier treatment has its levels."""
+        """Return the capacity (1/s) for a treatment: that of the one treatment of `capacities` with the same levels.
+
+        Levels of the treatment, nodes and workload parameters are compared. BadInput unless exactly one fits.
+        """
         parameters = {**self.workload.parameters, **self.workload_parameters(treatment)}
         levels: dict[str, Any] = {WITH + name: value for name, value in parameters.items()}
         levels |= {**treatment, "nodes": self.nodes(treatment)}
@@ -423,7 +428,10 @@ class DerivedValue:
     written: Expression
 
     def value(self, levels: Mapping[str, object]) -> int | float:
-        """Evaluate the expression at the levels of a run; BadInput if the result is invalid for clients or a rate."""
+        """Evaluate the expression at the levels of a run.
+
+        BadInput without a value, and for a result that is invalid for clients (whole, at least 1) or a rate (above 0).
+        """
         last = self.name.rsplit(".", 1)[-1] if self.name.startswith("loads.") else self.name
         if last == "clients":
             return self.written.whole(levels)
@@ -431,7 +439,11 @@ class DerivedValue:
 
 
 def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
-    """Return the expressions in an experiment's file outside factors; BadInput with the position of an invalid one."""
+    """Return the expressions in an experiment's file except levels of factors.
+
+    They are in clients and rates, also of loads, in `with` and in settings. BadInput with the position of an invalid
+    one.
+    """
     document = experiment.document
     written = []
     for name, place, value in _values(experiment.file):
@@ -451,8 +463,8 @@ def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -
 def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
     """Evaluate the expressions of the file and of the treatment's settings and parameters; return the values by name.
 
-    Names have the form of factors, such as `with.documents`. A level of the treatment replaces the file's expression.
-    BadInput with the position of an expression without a valid value.
+    Names are as of factors, such as `with.documents`. A level of the treatment replaces the file's expression. The
+    treatment must have all factors that are named. BadInput with the position of an expression without a valid value.
     """
     levels, values = expression_names(experiment, treatment), dict[str, int | float]()
     for derived in derived_values(experiment):
@@ -472,10 +484,11 @@ def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) 
 
 
 def with_hard_factors(experiment: "Experiment") -> "Experiment":
-    """Return the experiment with factors marked hard to change if the store's settings or data depend on them.
+    """Return the experiment with further factors marked hard to change.
 
-    All factors are hard if a run fills or prepares the store or kills a node after its load: each run then needs a
-    cluster of its own.
+    These are factors in expressions for settings of the store, or for parameters that affect the prepared phases. All
+    are hard if a measured phase ingests, prepares or sends a whole corpus, or with `crash`: each run needs a new
+    cluster.
     """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     crashes = getattr(experiment.file, "crash", None) is not None
@@ -551,7 +564,10 @@ def _hard(factor: Factor, hard: bool) -> Factor:
 
 
 def _values(file: "ExperimentFile") -> Iterator[tuple[str, Place, Any]]:
-    """Yield name, position and content (None if unset) of each value of a file that may be an expression."""
+    """Yield name, position and content (None if unset) of each value outside factors that may be an expression.
+
+    The name has the form of a factor: `clients`, `loads.NAME.rate`, `with.NAME` or `store.settings.NAME`.
+    """
     for key in PACES:
         yield key, (key,), getattr(file, key, None)
     for name, load in getattr(file, "loads", {}).items():

@@ -120,9 +120,10 @@ def question_from_file(experiment: Experiment, assumed: Law, generators: int | N
 
 
 def question_from_folder(path: Path, assumed: Law) -> Question:
-    """Return the question for an experiment folder, with parameters of the law fitted to valid runs where possible.
+    """Return the question for an experiment folder, with the law fitted to its valid runs.
 
-    Other parameters are those of `assumed`. BadInput if the folder is not an experiment.
+    Without a fit of a curve, sigma and kappa are those of `assumed`; the noise, too, if no treatment was repeated.
+    BadInput if the folder is not an experiment.
     """
     folder = read_experiment(path)
     description = folder.description
@@ -143,9 +144,9 @@ def question_from_folder(path: Path, assumed: Law) -> Question:
 def plan(question: Question, budget: int | None) -> Plan:
     """Return an experiment's expected precision: simulated designs, detectable effects, and the power of a gate.
 
-    Simulates the design and alternatives to it, each with at most `budget` runs, if the experiment has a scaling curve;
-    otherwise the plan has no designs. Designs with sizes above 1,024 are omitted. `budget` also limits the runs for the
-    effects; None: no limit. A warning names a budget that the experiment exceeds. BadInput for a budget below 1.
+    With a scaling curve, simulates the design and alternatives to it with at most `budget` runs each; otherwise the
+    plan has no designs. Designs with sizes above 1,024 are omitted. `budget` also limits the runs for the effects;
+    None: no limit. A warning names a budget below the runs of the experiment. BadInput for a budget below 1.
     """
     if budget is not None and budget < 1:
         raise BadInput(
@@ -180,7 +181,10 @@ def _other_factors(question: Question) -> list[str]:
 
 
 def _over_budget(question: Question, budget: int | None) -> list[str]:
-    """Return a warning if the budget is below the runs of the design, or if the number of runs is not known yet."""
+    """Return a warning if the budget is below the runs of the design, or if a search decides the number of runs.
+
+    Empty otherwise, and without a budget.
+    """
     if budget is None:
         return []
     description = question.description
@@ -235,7 +239,7 @@ def document(planned: Plan) -> dict[str, Any]:
 
 
 def _width(design: Outlook) -> float:
-    """Return the width of the interval of coherency (kappa of the USL) that a design leads to."""
+    """Return the width of a design's expected interval of coherency (kappa of the USL); infinite if unbounded."""
     return design.kappa.high - design.kappa.low
 
 
@@ -267,7 +271,7 @@ def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
 
 
 def _noise(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float | None:
-    """Return the standard deviation of the logarithm of a phase's rate within treatments.
+    """Return the standard deviation of the logarithm of a phase's rate within treatments, pooled over them.
 
     None if no treatment was repeated, or if repeated runs do not differ. Runs without the phase or a rate are ignored.
     """

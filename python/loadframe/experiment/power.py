@@ -52,11 +52,11 @@ def runs_unknown(description: Mapping[str, Any]) -> bool:
 
 
 def effects(description: Mapping[str, Any], noise: float, budget: int | None) -> tuple[Effect, ...]:
-    """Return the detectable effect of each factor, for its level with the fewest runs.
+    """Return the detectable effect of each factor, as if each level had the runs of the level with the fewest.
 
     `noise` is the relative standard deviation of repeated runs. `budget` limits the total number of runs, and lowers
-    all numbers of runs in proportion. Factors with one level are omitted; a comparison has only the factor `variant`.
-    Empty for searches (capacity, `tpe`), whose runs are not known yet.
+    all numbers of runs in proportion; None: no limit. Factors with one level are omitted; a comparison has only the
+    factor `variant`. Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
     if runs_unknown(description):
         return ()
@@ -110,7 +110,7 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings."""
+    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings about it."""
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
     if scheme == "tpe":
@@ -193,7 +193,7 @@ class GateShape:
     closed: tuple[bool, ...]  #: whether the load of each measured phase is closed loop
 
     def members(self, kind: str) -> int:
-        """Return the number of checks of a kind over all treatments.
+        """Return the number of checks of a kind, such as `throughput`, `errors` or `p99`, over all treatments.
 
         One check for each closed phase for a measure in `RATES`, for each phase for `errors`, and for each operation
         for other measures.
@@ -232,18 +232,24 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     operations = [{name for stream in phase.named_streams for name in stream.weights} for phase in phases]
     closed = [not replace(experiment, measured=(phase.name,)).arrivals for phase in phases]
-    return GateShape(_treatments(description), tuple(map(len, operations)), tuple(closed))
+    runs = experiment.kind.design(experiment).describe()
+    return GateShape(_treatments(description, runs), tuple(map(len, operations)), tuple(closed))
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
-    """Return the checks that a gate would make on recorded runs, or None for other kinds, or without a complete run."""
+    """Return the checks that a gate would make on recorded runs; None for kinds that it does not accept.
+
+    `runs` are the valid ones; None, too, if none has all measured phases. A phase is closed loop if no run has an open
+    load.
+    """
     entries = [[run.phase(name) for name in description["measure"]] for run in runs]
     whole = next((phases for phases in entries if all(phases)), None)
     if description["kind"] not in _KINDS or whole is None:
         return None
     measured = [phase for phase in whole if phase]
     closed = [not any(entry and entry.has_open_load for entry in phases) for phases in zip(*entries, strict=True)]
-    return GateShape(_treatments(description), tuple(len(phase.operations) for phase in measured), tuple(closed))
+    number = _treatments(description, description["design"])
+    return GateShape(number, tuple(len(phase.operations) for phase in measured), tuple(closed))
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
@@ -288,8 +294,7 @@ def _averaged(shape: GateShape, kind: str) -> float:
 def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Power:
     """Return the power of one check of a kind, with `runs` runs on each side; `check` is its name for display.
 
-    `spread` is the relative standard deviation of a run's figure; `share` is the check's share of the significance
-    level.
+    `spread` is the relative standard deviation of a run's figure, `share` the check's share of the significance level.
     """
     from loadframe.analyze.gate import Thresholds
     from loadframe.analyze.gate.power import detectable, power
@@ -305,7 +310,8 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
     )
 
 
-def _treatments(description: Mapping[str, Any]) -> int:
-    """Return the number of treatments, without the factors that variants set."""
+def _treatments(description: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of treatments in `runs` (`Design.describe`), without the factors that variants set."""
     set_by_variants = {name for sets in description.get("variants", {}).values() for name in sets}
-    return math.prod(len(levels) for name, levels in description["factors"].items() if name not in set_by_variants)
+    names = [name for name in description["factors"] if name not in set_by_variants]
+    return len({repr([run["treatment"].get(name) for name in names]) for run in runs})

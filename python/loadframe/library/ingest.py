@@ -302,13 +302,10 @@ def feed_of(
     bytes or a text such as `1g`. With `acknowledge`, each connection receives the number of its stored lines. BadInput
     if arguments contradict each other. `written` returns the name of an argument for messages.
     """
-    listening, idle = written("listen"), written("idle")
     if listen and files:
-        raise BadInput(f"{listening} and files cannot be combined", remedy="give one of them")
+        raise BadInput(f"{written('listen')} and files cannot be combined", remedy="give one of them")
     if "-" in files and len(files) > 1:
         raise BadInput("standard input and files cannot be combined", remedy="give either - or files")
-    if times["idle"] and files and list(files) != ["-"]:
-        raise BadInput(f"{idle} requires {listening} or standard input: files end", remedy=f"leave {idle} out")
     feed = Feed(
         listen=listen,
         files=tuple(Path(file) for file in files if file != "-"),

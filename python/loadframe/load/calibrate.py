@@ -229,8 +229,8 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _WorkerFigures:
             """Run a phase of `operation` on a new null server, and return the worker's figures.
 
-            Calls `tell` with `name`, and raises `waited` to the worker's share if that is larger. `pacing` is the
-            load model.
+            Calls `tell` with `DRIVER: NAME`. `waited` becomes the share of time that this worker waited for a core, if
+            that is larger. `pacing` is the load model.
             """
             nonlocal waited
             tell(f"{driver}: {name}", next(steps), total)
@@ -263,7 +263,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
 
 
 def _lateness(rate: float, measured: _WorkerFigures) -> Lateness:
-    """Return the lateness at an offered rate, 1/s, from the worker's figures, in s, with the achieved share."""
+    """Return the lateness at the offered `rate`, 1/s: median and 99th percentile, s, and achieved over offered rate."""
     achieved = measured.requests / measured.seconds / rate
     return Lateness(rate, measured.lateness_p50, measured.lateness_p99, achieved)
 
@@ -305,7 +305,7 @@ def _plan(
 def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
     """Read the worker's figures in the `duration` s after `warmup` s, from the folder `records` of a phase.
 
-    Requests and documents are at least 1. LoadframeError if a request failed.
+    Times are in s. Requests and documents are at least 1. LoadframeError if a request failed.
     """
     outcome = json.loads((records / "outcome.json").read_text())
     (operation,) = outcome["operations"]

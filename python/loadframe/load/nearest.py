@@ -76,15 +76,16 @@ class Nearest:
     def homes(self, threads: int) -> list[int]:
         """Return each client's host, as an index into `hosts`, in the order of clients.
 
-        Client c belongs to worker c mod (ranks x `threads`), so `threads` must be the same as for `measure`.
+        Client c belongs to worker c mod (ranks x `threads`), so `threads` must be the same as for `measure`. A rank's
+        first clients get its first host.
         """
         left = [[host for host, count in enumerate(row) for _ in range(count)] for row in self.clients]
         return [left[rank].pop(0) for rank in ranks_of(sum(map(len, left)), len(self.ranks), threads)]
 
     def cost(self, clients: Sequence[Sequence[int]] | None = None) -> float:
-        """Return the mean round trip of a client, s, for this or the given assignment; 0 without clients.
+        """Return the mean round trip of a client, s, for this or the given assignment; 0 if no client has one.
 
-        `clients` has a row per rank and a column per host. Clients of unreachable nodes are left out: they have no
+        `clients` has a row per rank and a column per host. Clients of unreachable hosts are left out: they have no
         round trip.
         """
         reached = np.array([[trip is not None for trip in row] for row in self.round_trips])
@@ -124,9 +125,9 @@ def seats(clients: int, ranks: int, threads: int) -> list[int]:
 def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]) -> list[list[int]]:
     """Return the number of clients by rank and host: even over hosts, with the least sum of round trips.
 
-    `round_trips`, s, has a row for each rank, with None for an unreachable host. `clients` are the clients of each
-    rank. The numbers of two hosts differ by 1 at most. A transportation problem with integer supplies and demands has
-    an integer solution, which the simplex method finds.
+    `round_trips`, s, has a row for each rank, with None for an unreachable host, which counts as 1,000 s and still gets
+    its share. `clients` are the clients of each rank. The numbers of two hosts differ by 1 at most. A transportation
+    problem with integer supplies and demands has an integer solution, which the simplex method finds.
     """
     from scipy.optimize import linprog  # slow to import, and few commands need it
     from scipy.sparse import coo_array

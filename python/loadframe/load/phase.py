@@ -57,7 +57,7 @@ class Generator:
     kernel_timestamps: bool = False
 
     def members(self) -> Sequence[Rank]:
-        """Return the ranks that generate load; empty if one process does.
+        """Return the ranks that generate load; empty if one process does, also if one rank is chosen.
 
         BadInput if fewer ranks were started than required, or if spinning ranks of a machine share cores.
         """
@@ -152,7 +152,7 @@ class Generator:
 
 
 def _require_separate_cores(ranks: Sequence[Rank]) -> None:
-    """Raise BadInput if two ranks of one machine (same boot id) may use the same core."""
+    """Raise BadInput if two ranks of one machine (same `boot` id) may use the same core (in `cores`)."""
     for machine in {rank.boot for rank in ranks}:
         used = [core for rank in ranks if rank.boot == machine for core in rank.cores]
         if len(used) > len(set(used)):
@@ -298,7 +298,8 @@ def run_phase(
     of `closing.patience`, ends it earlier with `interrupted` set.
 
     No load is running when this returns or raises. BadInput, before anything is sent, if the engine refuses the plan;
-    PhaseFailed, with the outcome so far, if the generator fails; LoadframeError if the records cannot be written.
+    PhaseFailed, with the outcome so far, if the generator fails or the window is chosen too late; LoadframeError if the
+    records cannot be written, or if the engine refuses new hosts.
     """
     with interrupts.deferred():
         handle = _start(plan, folder, cores, ranks)
@@ -369,7 +370,7 @@ def _reader(measures: "_engine.Measures") -> ReadMeasures:
 
 
 def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:
-    """Apply a decision on the window, if any; return None, or the error text if it came too late.
+    """Set the measured window from a decision, if any; return None, or the error text if it came too late.
 
     A process that was stopped for some seconds decides too late.
     """
@@ -505,7 +506,8 @@ def _secrets(target: Mapping[str, Any]) -> set[str]:
 def _credentials(target: Mapping[str, Any]) -> set[str]:
     """Return the secrets that requests to the target contain or are signed with, in each form that they are sent in.
 
-    Includes the present ones of a file that the generator reads again.
+    `target` is in the format of plans. Includes the present ones of the `auth_file`, which the generator reads again;
+    an unreadable file is ignored. May include an empty text.
     """
     ((scheme, auth),) = target.get("auth", {"": None}).items()
     texts = set[str]()
@@ -546,7 +548,7 @@ def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 def preview_lines(plan: Mapping[str, Any], source: str, lines: Sequence[bytes]) -> list[tuple[str, str]]:
     """Read lines as the source of that name in a plan does, and store nothing; errors as `_ask`.
 
-    Return the outcome of each line (`event`, `dropped` or `dead letter`), and the transformed line or the reason.
+    Return for each line `event` and the transformed line, `dropped` and an empty text, or `dead letter` and the reason.
     """
     form = plan["sources"][source]
     events = json.dumps(form["events"])

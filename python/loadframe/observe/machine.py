@@ -37,7 +37,10 @@ def of_group(folder: Path) -> dict[str, float]:
 
 
 def _stalls(files: Mapping[str, Path]) -> dict[str, float]:
-    """Return metric -> total stalled time, s, from pressure files by resource; unreadable files are skipped."""
+    """Return `pressure.RESOURCE.KIND` -> total stalled time, s, from pressure files by resource.
+
+    Unreadable files and kinds (`some`, `full`) that are not in _KINDS are skipped.
+    """
     stalls = {}
     for resource, file in files.items():
         try:
@@ -64,6 +67,7 @@ class CgroupSampler:
     waits = False
 
     def __init__(self, folders: Callable[[], Mapping[str, Mapping[str, Path]]]):
+        """`folders` returns node name -> controller (`cpu`, `memory`) -> its group's folder, for each sample."""
         self._folders = folders
         #: Group with the CPU counters of each source.
         self._known: dict[str, Path] = {}
@@ -72,7 +76,8 @@ class CgroupSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield each node's memory (bytes), throttling and pressure, or a gap for unreadable groups.
 
-        Throttled periods, throttled time and stalled time are per second since the previous sample of the group.
+        Throttled periods, throttled time and stalled time are per second since the previous sample of the group, so the
+        first has none. Pressure needs one group of version 2 for CPU and memory. `now` is in s.
         """
         for node, controllers in self._folders().items():
             source = f"node:{node}"
@@ -92,7 +97,7 @@ class CgroupSampler:
 
 
 def _memory(folder: Path) -> float:
-    """Return the memory charged to a control group of version 2 or 1, bytes. OSError if it cannot be read."""
+    """Return the memory charged to a control group, of version 2 or else 1, in bytes. OSError if it cannot be read."""
     try:
         return int((folder / "memory.current").read_text())
     except FileNotFoundError:
@@ -119,7 +124,7 @@ class OwnGroupSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield throttled periods and throttled time (s), both per second, summed over all groups.
 
-        One gap instead if a group cannot be read. The first sample yields nothing.
+        One gap instead if a group cannot be read. The first sample yields nothing. `now` is in s.
         """
         sums: dict[str, float] = {}
         for folder in self._folders:
@@ -148,6 +153,7 @@ class HostSampler:
     waits = False
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
+        """`proc` and `sys` are the mount points of proc(5) and sysfs(5)."""
         self._proc = proc
         self._interfaces, self._blocks = sys / "class" / "net", sys / "block"
         self._rates = Rates()
@@ -171,7 +177,10 @@ class HostSampler:
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
-        """Yield the shares, 0 to 1, of busy and stolen time of all CPUs since the last call; nothing at the first."""
+        """Yield the shares, 0 to 1, of busy and stolen time of all CPUs since the last call; nothing at the first.
+
+        Waiting for storage is not busy.
+        """
         with (self._proc / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
@@ -236,7 +245,10 @@ class HostSampler:
             yield Sample(_MACHINE_SOURCE, "network.share", max(shares))
 
     def _of_nodes(self, interface: str) -> bool:
-        """Return whether an interface is a node's link or the links' bridge. Their traffic stays on the machine."""
+        """Return whether an interface, or the bridge that it belongs to, has an alias that Loadframe gave it.
+
+        Such links of nodes, and the links' bridge, carry traffic that stays on the machine.
+        """
         for alias in ("ifalias", "master/ifalias"):
             with contextlib.suppress(OSError):
                 if (self._interfaces / interface / alias).read_text().startswith("loadframe "):
@@ -255,7 +267,8 @@ class HostSampler:
 def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
     """Return the total bytes over all interfaces by metric, with loopback apart from the others.
 
-    `interfaces` are name -> total (received, sent) bytes. Without loopback, its metric is missing.
+    The metrics are `network.received`, `network.sent` and, with loopback, `loopback.bytes`. `interfaces` are name ->
+    total (received, sent) bytes.
     """
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
@@ -320,7 +333,10 @@ class MachineSampler:
     def __init__(
         self, machine: str, wanted: Callable[[], SampleTargets], ask: Callable[[SampleTargets], Iterable[Sample | Gap]]
     ):
-        """`wanted` is called for each sample; `ask` calls `look` on the machine, or raises LoadframeError."""
+        """`wanted` is called for each sample; `ask` runs `look` on the machine, or raises LoadframeError.
+
+        `machine` is its name.
+        """
         self.name = f"machine {machine}"
         self._source = f"machine:{machine}"
         self._wanted, self._ask = wanted, ask

@@ -69,9 +69,8 @@ class Rates:
     def of(self, source: str, now: float, totals: Mapping[str, float], *, dips: int = 0) -> Iterator[Sample]:
         """Yield the growth per second of each counter in `totals` (metric -> value) since the last call for `source`.
 
-        Nothing for a counter's first value and after a reset. `now` is in s. A lower value counts as a reset only after
-        `dips` calls with lower values in a row; until then, it is ignored, and the next rate covers the time since the
-        value before it.
+        Nothing for a counter's first value and after a reset, a value lower than before. `now` is in s. The first
+        `dips` lower values in a row are ignored, and the next rate covers the time since the value before them.
         """
         last = self._last.setdefault(source, {})
         for metric, total in totals.items():
@@ -85,7 +84,7 @@ class Rates:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))
 
     def forget(self, source: str) -> None:
-        """Forget the counters of `source`, because another object gets its name. Does nothing for an unknown source."""
+        """Forget the counters of `source`, because another object gets its name; the next values give no rates."""
         self._last.pop(source, None)
 
 
@@ -210,7 +209,8 @@ class Live:
     def look(self, now: float) -> Look:
         """Run all samplers and return their results, with rates; `now` is the time on the caller's clock, s.
 
-        A rate covers the time since the last call, so the first call yields none.
+        The growth per second of a metric in `totals` is added as `METRIC/s`. A rate covers the time since the last
+        call, so the first call yields none.
         """
         figures: dict[str, dict[str, float]] = {}
         gaps = {}
@@ -241,7 +241,10 @@ class StoreSampler:
         self._statistics = statistics
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node and of the cluster, or one gap if the store does not answer as expected."""
+        """Yield the figures of each node (source `node:NAME`) and of the cluster (source `cluster`).
+
+        Yields one gap with the source `store` instead if the store does not answer as expected.
+        """
         try:
             nodes = self._statistics()
         except LoadframeError as error:
@@ -265,7 +268,10 @@ class HealthSampler:
         self._health = health
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the numbers of members, moving pieces of data and missing replicas; or one gap."""
+        """Yield the numbers of nodes that serve, and of moving and missing pieces of data (`Health`); or one gap.
+
+        The source is `cluster`.
+        """
         try:
             health = self._health()
         except LoadframeError as error:
@@ -311,7 +317,8 @@ class SourcesSampler:
     def sample(self, now: float) -> Iterator[Sample]:
         """Yield each source's rates (1/s), levels, CPU use of the busiest reader (cores), and unread bytes if known.
 
-        Rates and CPU use cover the time since the previous sample, and need two samples.
+        Rates and CPU use cover the time since the previous sample, and need two samples. Bytes are unread in the pipe
+        of standard input, or at the source's port.
         """
         with self._lock:
             for name, metrics in self._current.items():

@@ -44,6 +44,7 @@ class ProcessSampler:
     waits = False
 
     def __init__(self, pids: Callable[[], Mapping[str, int]], *, families: bool = False):
+        """`pids` returns node name -> process id; with `families`, figures include a process's descendants."""
         self._pids = pids
         self._families = families
         #: Process id and start time of each source; the start time detects reused ids.
@@ -54,8 +55,8 @@ class ProcessSampler:
         """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process.
 
         Memory is in bytes, CPU in cores, storage and network in bytes/s. Rates need two samples of a process. Network
-        is only of a process with its own network namespace. Memory that several processes share counts once: that of
-        the process with the most.
+        is only of a process with its own network namespace. With `families`, memory that several processes share counts
+        once: that of the process with the most.
         """
         children = _children() if self._families else {}
         for node, pid in self._pids().items():
@@ -66,7 +67,10 @@ class ProcessSampler:
                 yield Gap(source, f"process {pid} is gone")
 
     def _look(self, source: str, pid: int, children: Mapping[int, list[int]], now: float) -> Iterator[Sample]:
-        """Yield the figures of a process, with its descendants in `children` (id -> children); OSError if it ended."""
+        """Yield the figures of a process, in total with its descendants in `children` (id -> children).
+
+        OSError if the process has ended; ended descendants are skipped. Without families, `children` is empty.
+        """
         stat = stat_fields(pid)
         known = (pid, stat[19])
         # The counters of a restarted process begin at zero.
@@ -200,6 +204,7 @@ class ProgramSampler:
     MOST, LEAST = 5, 0.01
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]):
+        """`pids` returns node name -> process id of the nodes."""
         self._pids = pids
         self._programs: dict[int, _Program] = {}
         self._kernel: set[int] = set()
@@ -215,8 +220,8 @@ class ProgramSampler:
     def sample(self, now: float) -> Iterator[Sample]:
         """Yield the use of all cores (share, 0 to 1) by programs that Loadframe did not start: in total, and by name.
 
-        By name only the busiest, at most 5 with 0.01 or more each. They cover the time since the previous sample, so
-        the first sample yields nothing. Nothing without nodes.
+        By name only the busiest, at most 5 with 0.01 or more each. The source is `host`. Shares cover the time since
+        the previous sample, so the first sample yields nothing. Nothing without nodes.
         """
         nodes = [*self._pids().values()]
         if not nodes:
@@ -272,9 +277,10 @@ class ProgramSampler:
         self._pause = min(2 * self._pause, self.PAUSE)
 
     def _read_busy(self, now: float) -> None:
-        """Update the CPU use of the programs that were busy at the last search; `now` is in s.
+        """Update the CPU use of the programs that were busy at the last search, and drop all programs that have ended.
 
-        Drops all programs that have ended, after their CPU time is noted for their parents (see `_hand_over`).
+        `now` is in s. Other programs keep their figures. The CPU time of ended ones is noted for their parents
+        (`_hand_over`).
         """
         read: dict[int, _Program] = {}
         for pid in self._busy:
@@ -413,6 +419,7 @@ class JvmSampler:
     waits = False
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]):
+        """`pids` returns node name -> process id, for each sample."""
         self._pids = pids
         self._known: dict[str, _Jvm] = {}
         self._rates = Rates()
@@ -469,7 +476,10 @@ def _content(file: Path) -> bytes:
 
 
 def published_by(pid: int) -> Path | None:
-    """Return the hsperfdata file of a process, as a path below /proc/PID/root/tmp; None if it has none or has ended."""
+    """Return the hsperfdata file of a process, as a path below /proc/PID/root/tmp.
+
+    None if it has none or has ended, or if this user may not look.
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         numbers = re.search(r"^NSpid:\s*(.*)$", status, re.MULTILINE)
@@ -482,7 +492,7 @@ def published_by(pid: int) -> Path | None:
 def seconds_stopped(content: bytes) -> float | None:
     """Return the time of garbage collection since the JVM's start, summed over its collectors, s.
 
-    `content` is the content of an hsperfdata file. Return None if the magic number or the clock's frequency is missing;
+    `content` is the content of an hsperfdata file. None for another magic number, or without the clock's frequency;
     struct.error or ValueError if the content is malformed.
     """
     magic, *_, offset, entries = _PROLOGUE.unpack_from(content)

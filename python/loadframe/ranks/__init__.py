@@ -34,7 +34,8 @@ class Place:
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Return rank, number of ranks and launcher of this process, from the launcher's variables in `environment`.
 
-    Return None without such variables, or if they name a single rank. Slurm's rank counts only in a job step.
+    The launchers are Open MPI, PMI, PMIx and Slurm; the first with both numbers counts. None without such variables, or
+    if they name a single rank. Slurm's rank counts only in a job step.
     """
     for rank, size, launcher in _RANKS:
         if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():

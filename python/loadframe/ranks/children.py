@@ -23,6 +23,7 @@ class Children:
     """Programs on one rank."""
 
     def __init__(self, world: Wire) -> None:
+        """Begin without programs; `world` sends messages to rank 0."""
         self._world = world
         self._running: dict[int, _Child] = {}
 
@@ -50,8 +51,8 @@ class Children:
     def tick(self) -> None:
         """Send new output, and the exit of programs, to rank 0.
 
-        After the end of a program's output, waits for its exit without a time limit. The exit message has the status
-        and the last 20 lines of standard error.
+        After the end of a program's output, blocks until its exit without a time limit. The exit message has the status
+        (the negative signal number after a signal) and the last 20 lines of standard error, joined by spaces.
         """
         for number, child in list(self._running.items()):
             while not child.output.empty():
@@ -131,7 +132,7 @@ class ChildOfRank:
         send_message(self._header("start", command=command), b"")
 
     def send(self, data: bytes) -> None:
-        """Send input to the program; BrokenPipeError if it has ended."""
+        """Send input to the program, without waiting; BrokenPipeError if it is known to have ended."""
         if self._over.is_set():
             raise BrokenPipeError("the program on that rank has ended")
         self._send(self._header("input"), data)
@@ -151,7 +152,7 @@ class ChildOfRank:
             self._over.wait(_ENDING)
 
     def status(self) -> int | None:
-        """Return the program's exit status, or None while it runs, and if its rank was lost."""
+        """Return the program's exit status, negative after a signal; None while it runs, or if its rank was lost."""
         return self._status
 
     def words(self) -> str:
@@ -159,7 +160,7 @@ class ChildOfRank:
         return self._words
 
     def hear(self, header: Header, payload: bytes) -> None:
-        """Handle a message about the program from its rank: output, or its exit."""
+        """Handle a message about the program from its rank: `child said` with output, else its exit."""
         if header["kind"] == "child said":
             self._arrived.put(payload)
         else:
@@ -168,8 +169,8 @@ class ChildOfRank:
     def lose(self, status: int | None, words: str) -> None:
         """Mark the program as ended, and wake waiting calls.
 
-        `status` is its exit status, or None if its rank was lost; `words` is its last error output, or the reason of
-        the loss.
+        `status` is its exit status, None if its rank was lost; `words` its last error output, or the reason of the
+        loss.
         """
         self._status, self._words = status, words
         self._over.set()

@@ -55,6 +55,7 @@ class _RootRouter(MessageRouter):
     """Message router of rank 0, which receives the introductions of all ranks."""
 
     def __init__(self, world: MpiProxy, all_here: "Future[list[Header]]") -> None:
+        """Introduce this rank; `all_here` gets the introductions of all ranks, by rank, once they are complete."""
         self._all_here = all_here
         self.farewells: set[int] = set()
         super().__init__(world)
@@ -68,12 +69,12 @@ class _RootRouter(MessageRouter):
         self.programs[header["number"]].hear(header, payload)
 
     def introduced(self, introductions: list[Header]) -> None:
-        """Provide the introductions of all ranks to `Coordinator.ranks`, which waits for them."""
+        """Provide the introductions of all ranks, by rank, to `Coordinator.ranks`, which waits for them."""
         self._all_here.set_result(introductions)
 
     @property
     def talking(self) -> bool:
-        """Whether a program or a survey of any rank may produce messages at any time, so that pauses must be short.
+        """Whether a program or a survey of any rank may produce messages, so that `pause` must be short.
 
         Stays true once a program was started on another rank, even after its end.
         """
@@ -149,8 +150,8 @@ class Coordinator:
     def choose(self, number: int | None) -> tuple[Rank, ...]:
         """Return `number` ranks in rank order, taken from the machines in turn, or all ranks if `number` is None.
 
-        Excludes the machines of `spare`. BadInput if fewer ranks remain. Waits for all ranks first, with the errors of
-        `ranks`.
+        Excludes the machines of `spare`. BadInput if fewer ranks remain. Waits for all ranks; see `ranks` for its
+        errors.
         """
         ranks = tuple(rank for rank in self.ranks() if rank.machine not in self._spared)
         if number is None:
@@ -166,19 +167,19 @@ class Coordinator:
         return evenly(ranks, number)
 
     def spare(self, machines: Collection[str]) -> None:
-        """Exclude the ranks on these machines from load generation, because nodes run there.
+        """Exclude the ranks on these machines (by name) from load generation, because nodes run there.
 
         Replaces the machines of an earlier call. The machine of rank 0 must not be among them; this is not checked.
         """
         self._spared = frozenset(machines)
 
     def recording(self, folder: Path) -> None:
-        """Announce the folder of a run, so that its recording can be rescued if this process is killed."""
+        """Tell the MPI process the folder of the run, so that it rescues the recording if this process is killed."""
         message = {"kind": "recording", "folder": str(folder.absolute())}
         self._post(lambda: self._line.send(-1, message))
 
     def require_whole(self) -> None:
-        """Raise RankLost if ranks are lost, so that no phase can run."""
+        """Raise RankLost if ranks are known to be lost, so that no phase can run."""
         if self.broken:
             raise RankLost(self.broken, remedy="start the ranks again")
 
@@ -300,7 +301,7 @@ class Coordinator:
             line.close()
 
     def _listen(self, pause: float) -> None:
-        """Sleep until there is work, a message arrives, or `pause` s have passed."""
+        """Sleep until `_ring`, a message, or the end of `pause` s; request polls of MPI at this interval."""
         self._line.rest(pause)
         line = [] if self._line.lost else [self._line.fileno()]
         ready, _, _ = select.select([self._ears, *line], [], [], pause)
@@ -309,10 +310,10 @@ class Coordinator:
                 os.read(self._ears, 512)
 
     def _job_over(self) -> None:
-        """Set `broken` to the reason why the launcher ends the ranks; abandon all phases and programs.
+        """Set `broken` to the reason why no more phases can run; abandon all phases and programs with it.
 
-        Waits up to 0.7 s for farewells of ranks. If the ranks were told to end, or the launcher was killed, also
-        interrupts this process with SIGTERM.
+        Called when the launcher ends the job or the MPI process has ended. Waits up to 0.7 s for farewells of ranks. If
+        the ranks were told to end, or the launcher was killed, also sends SIGTERM to this process.
         """
         introductions = self._all_here.result() if self._all_here.done() else []
         # After a rank dies, the launcher ends the others with a short delay.
@@ -373,9 +374,9 @@ def present() -> Coordinator | None:
 
 
 def evenly(ranks: Sequence[Rank], number: int) -> tuple[Rank, ...]:
-    """Return `number` ranks in rank order, chosen from the machines in turn, rank 0 first; all if there are fewer.
+    """Return `number` ranks in rank order, chosen from the machines in turn; all if there are fewer.
 
-    `ranks` must be in rank order.
+    `ranks` must be in rank order; its first rank is always chosen.
     """
     turns: dict[str, int] = {}
     placed = []

@@ -34,7 +34,10 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextlib.contextmanager
 def workspace() -> Iterator[tuple[Path, int]]:
-    """Create a folder with a shared lock; yield the folder and the lock's descriptor. Remove the folder on exit."""
+    """Create a folder in /dev/shm, or else for temporary files; yield it and a descriptor with a shared lock.
+
+    On exit, remove the folder and release the lock.
+    """
     held = None
     while held is None:
         path = Path(tempfile.mkdtemp(prefix=f"{_prefix()}{secrets.token_hex(4)}-", dir=_base()))
@@ -96,7 +99,7 @@ def _prefix() -> str:
 
 
 def outlive_readers() -> None:
-    """Replace standard output and error, so that this process survives the end of their reader, such as mpirun."""
+    """Replace `sys.stdout` and `sys.stderr` by streams whose writes never fail, even if their reader has ended."""
     sys.stdout, sys.stderr = outlet(sys.stdout), outlet(sys.stderr)
 
 
@@ -192,7 +195,7 @@ def _forward(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[b
 
 
 def _received(line: socket.socket) -> bytes:
-    """Wait for the next message of a socket and return it, at most 16 bytes; empty if the other end is closed."""
+    """Wait for the next message of a socket and return it, at most 16 bytes; empty if the other end has closed."""
     try:
         return line.recv(16)
     except ConnectionError:
@@ -235,13 +238,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def _listening(collect: Callable[[int], None]) -> Iterator[int]:
-    """Pass SIGINT, SIGTERM and SIGHUP to `collect`; yield a descriptor that becomes readable when one arrives.
+    """Pass the numbers of SIGINT, SIGTERM and SIGHUP to `collect`; yield a descriptor that is readable after one.
 
-    On exit, restores the previous handlers.
+    The caller reads the descriptor empty. On exit, restores the previous handlers.
     """
     ears, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def handle(number: int, _: FrameType | None) -> None:
+        """Collect the signal, and make the descriptor readable."""
         collect(number)
         with contextlib.suppress(BlockingIOError):
             os.write(bell, b".")
@@ -339,9 +343,9 @@ def _print_notice(said: IO[bytes]) -> None:
 
 
 def _killed(said: IO[bytes]) -> GeneratorFailed:
-    """Return the error for a rank 0 that ended without a status.
+    """Return the error for a rank 0 that connected and ended without a status.
 
-    Its text is the message about rank 0 in mpirun's output `said`, or "rank 0 was killed".
+    Its text is a message `loadframe: rank 0 ...` in mpirun's output `said`, or "rank 0 was killed".
     """
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
@@ -368,7 +372,7 @@ def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
 def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
     """Run as a rank and return the exit status: rank 0 runs the command, the others serve rank 0.
 
-    If the command raises an exception, rank 0 prints it and returns 1. If rank 0 is killed, `rescue` is called with the
+    If the command raises an Exception, rank 0 prints it and returns 1. If rank 0 is killed, `rescue` is called with the
     folder of the current run; by default it is printed.
     """
     starter = os.environ.get(STARTER)

@@ -122,9 +122,9 @@ def _listener() -> socket.socket:
 
 @cache
 def door(boot: str) -> Door:
-    """Return this process's probe endpoint: `boot`, port, and the machine's IPv4 addresses. Open the port if necessary.
+    """Return this process's probe endpoint: `boot`, port, and the machine's IPv4 addresses, all as texts.
 
-    `boot` identifies the machine: ranks with the same one connect through loopback.
+    Opens the port on the first call. `boot` identifies the machine: ranks with the same one connect through loopback.
     """
     return [boot, str(_listener().getsockname()[1]), *_addresses()]
 
@@ -150,8 +150,8 @@ class Silence:
     def lost(self, silent: float) -> str | None:
         """Return why the neighbour counts as lost after `silent` s of silence, or None if it does not.
 
-        After 8 s, starts a probe in the background, and another every 8 s. The neighbour is lost if its port refuses;
-        after 180 s if it accepts; else after 15 s, or 23 s while a probe is running.
+        Call it regularly. From 8 s on, probes in the background, at least 8 s apart. The neighbour is lost if its port
+        refuses; after 180 s if it accepts; without an answer after 15 s, or 23 s while a probe is running.
         """
         if silent < DOUBT:
             self._probing, self._result, self._probed = None, "", 0.0
@@ -189,7 +189,7 @@ class Silence:
 
 @cache
 def _addresses() -> list[str]:
-    """Return this machine's IPv4 addresses except loopback, one for each interface, from the first call on the same."""
+    """Return the IPv4 address of each of this machine's interfaces except `lo`; later calls return the same list."""
     addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

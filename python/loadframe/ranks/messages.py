@@ -101,7 +101,7 @@ def children(position: int, count: int) -> list[int]:
 
 
 def depth(count: int) -> int:
-    """Return the number of levels below the top in the binomial tree of `count` (1 or more) positions."""
+    """Return the largest number of steps from the top to a position of the binomial tree of `count` (1 or more)."""
     return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)
 
 
@@ -118,7 +118,7 @@ class Offset:
     uncertainty: float = 0.0
 
     def behind(self, nearer: "Offset") -> "Offset":
-        """Return this offset, which was measured against the clock of `nearer`, relative to the base of `nearer`.
+        """Return this offset to the clock of `nearer` as an offset to the clock that `nearer` is relative to.
 
         Offsets add, and so do uncertainties.
         """
@@ -180,7 +180,7 @@ class World:
         return not self._sent
 
     def close(self) -> None:
-        """Finalize MPI; blocks until all ranks do so."""
+        """Finalize MPI; blocks until all ranks do so. No other method may be called afterwards."""
         self._mpi.Finalize()
 
 
@@ -225,10 +225,10 @@ def machine() -> str:
 
 
 def introduce(rank: int) -> Header:
-    """Return the introduction of a rank: machine, clock, cores, versions and process id.
+    """Return the introduction of a rank: its number, machine, clock, cores, versions and process id.
 
-    `boot` identifies the clock, `cores` are the numbers of the usable cores, and `engine` is the size of the engine's
-    library in bytes.
+    `boot` identifies the clock, `cores` are the usable cores, and `engine` is the size of the engine's library in
+    bytes.
     """
     return {
         "rank": rank,

@@ -30,7 +30,7 @@ class Reduction:
     """
 
     def __init__(self, sources: Iterable[Hashable], add: Add) -> None:
-        """`add` sums encoded values; all `sources` start at second 0."""
+        """`add` sums a list of encoded values; all `sources` (any keys, such as ranks) start at second 0."""
         self._add = add
         #: Source -> second after the last second that it sent.
         self._next: dict[Hashable, int] = dict.fromkeys(sources, 0)
@@ -216,8 +216,8 @@ class Participant:
     def down(self, header: Header, payload: bytes = b"") -> None:
         """Handle a message of the rank above, and forward it to the ranks below, except `clocks` and `ping`.
 
-        Times in it are converted to the clocks below. Before the load begins, messages that change it have no effect
-        here.
+        A time `at` in it is converted to each clock below. Messages that change the load have no effect here before it
+        has begun. Kinds without a case are only forwarded.
         """
         kind = header["kind"]
         if kind == "clocks":
@@ -251,7 +251,7 @@ class Participant:
                 self._follow()
 
     def _adjust(self, header: Header) -> None:
-        """Set the measured window: `measured_from` and `until` of the header, s after the start of the load.
+        """Set the measured window: `measured_from` and `until` of the header, s of the load, None for unchanged.
 
         If this rank hears of it too late, it reports itself as lost and stops its load.
         """
@@ -262,9 +262,9 @@ class Participant:
             self.stop()
 
     def _follow(self) -> None:
-        """Send the load to the latest hosts, in the background: one change after the other, so that the last one stays.
+        """Send the load to the latest `_hosts` in the background, unless a change is in progress.
 
-        If a change failed, report this rank as lost and stop its load. Does nothing while a change is in progress.
+        Hosts that arrive meanwhile replace each other. If a change failed, report this rank as lost and stop its load.
         """
         if self._following and self._following.done():
             if error := self._following.exception():
@@ -334,7 +334,10 @@ class Participant:
             self._up({"kind": "alive"})
 
     def lose(self, rank: int, why: str) -> None:
-        """Continue without a rank directly below and those behind it, and report the loss and its reason to the top."""
+        """Continue without a rank directly below and those behind it, and report the loss and its reason upwards.
+
+        It no longer counts in the clock comparison, the preparation and the seconds.
+        """
         self._gone.add(rank)
         self._heard.pop(rank, None)
         self._up({"kind": "lost", "rank": rank, "why": why})
@@ -351,13 +354,13 @@ class Participant:
         self._pass_seconds()
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
-        """Send a message to the rank above; do nothing at the top of the tree."""
+        """Send a message of this phase to the rank above; do nothing at the top of the tree."""
         self._last_sent = time.monotonic()
         if self._above is not None:
             self._world.send(self._above, {**header, "id": self.id}, payload)
 
     def _translated(self, header: Header, rank: int) -> Header:
-        """Return a copy of a header with its time `at`, s, converted to the clock of a rank below."""
+        """Return a copy of a header with its time `at`, if any, s, converted to the clock of `rank` below."""
         ahead = self._offsets.get(rank, Offset()).seconds
         return {**header, **{key: header[key] + ahead for key in ("at",) if key in header}}
 
@@ -386,7 +389,10 @@ class Participant:
         self._clocked(_SELF)
 
     def _pong(self, rank: int, header: Header) -> None:
-        """Record a round trip; send the next one, or store the rank's clock offset and measure the next rank."""
+        """Record a round trip to `rank`; send the next one, or store the clock's offset and measure the next rank.
+
+        An answer of a rank that is not being measured only updates its probe endpoint. On one machine, the offset is 0.
+        """
         now = time.monotonic()
         self._silences[rank].door = header["door"]
         if self._unmeasured[:1] != [rank]:
@@ -420,7 +426,10 @@ class Participant:
             self._all_clocked()
 
     def _all_clocked(self) -> None:
-        """Send the clock offsets and uncertainties of all ranks behind this one, s, to the rank above."""
+        """Send the clocks of all ranks behind this one to the rank above, as [rank, offset, uncertainty].
+
+        Both are in s, relative to this rank's clock.
+        """
         offsets = [[rank, clock.seconds, clock.uncertainty] for rank, clock in self._clocks.items()]
         self._up({"kind": "clocked", "offsets": offsets})
 
@@ -429,8 +438,7 @@ class Participant:
     def _prepare(self) -> Any:
         """Prepare the engine, on the load's cores; return it and the reasons why nodes are unreachable, by `host:port`.
 
-        On the first rank of a machine, also begins to measure the machine. Runs in the background, and raises the
-        engine's errors.
+        On the first rank of a machine, also begins to measure the machine. Blocks. Raises the engine's errors.
         """
         unreached = unreachable(self._plan["target"].get("hosts", []))
         with on(self._cores):
@@ -451,7 +459,10 @@ class Participant:
         self._readied(_SELF)
 
     def _add_unreached(self, unreached: dict[str, dict[str, Any]]) -> None:
-        """Merge unreachable nodes into this rank's: `why`, up to eight `ranks`, and the number `of` ranks, by node."""
+        """Add unreachable nodes, by `host:port`, to those known here.
+
+        Each has `why` (the first reason), up to eight `ranks`, and their number, `of`.
+        """
         for host, seen in unreached.items():
             known = self._unreached.setdefault(host, {"why": seen["why"], "ranks": [], "of": 0})
             known["ranks"] = (known["ranks"] + seen["ranks"])[:_NAMED]
@@ -470,7 +481,7 @@ class Participant:
     # Load
 
     def _begin(self, at: float) -> None:
-        """Start this rank's load at `at`, s on its monotonic clock.
+        """Start this rank's load at `at`, s on its monotonic clock; the engine must be prepared.
 
         If that fails, report the rank as lost and end its seconds; no exception is raised.
         """

@@ -59,19 +59,19 @@ class RootParticipant(Participant):
         self._measure_clocks()
 
     def everybody(self, kind: str, **fields: Any) -> None:
-        """Send a message of this kind, with further fields, to all members, and handle it on this rank."""
+        """Send a message of this kind, with further fields, to all members, and handle it on this rank; see `down`."""
         self.down({"kind": kind, "id": self.id, **fields})
 
     def quiet(self) -> dict[int, float]:
-        """Return the silence, s, of each rank directly below that has been silent for over two heartbeats (4 s)."""
+        """Return the silence, s, by rank, of ranks directly below that were silent for over two heartbeats (4 s)."""
         now = time.monotonic()
         return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
     def abandon(self, why: str, *, interrupted: bool = False) -> None:
         """Continue without the other ranks, which are lost, and stop this rank's load.
 
-        The phase fails with the reason `why`, unless it has failed before. With `interrupted`, it counts as interrupted
-        instead of failed.
+        The phase fails with the reason `why`, unless it has failed before. With `interrupted`, its outcome counts as
+        interrupted instead of failed.
         """
         self._interrupted = interrupted
         self._failure = self._failure or why
@@ -97,7 +97,10 @@ class RootParticipant(Participant):
         return f"rank {rank} on {self._names[self._ranks.index(rank)]}"
 
     def _all_clocked(self) -> None:
-        """Before the load, prepare all ranks, or refuse uncertain clocks; after the load, finish."""
+        """After the first comparison, prepare all ranks; after the second, which follows the load, finish.
+
+        BadInput refuses the phase if a clock is more uncertain than `UNCERTAIN`.
+        """
         if self._before is None:
             self._before = dict(self._clocks)
             unclear = {rank: c for rank, c in self._before.items() if c.uncertainty > UNCERTAIN}
@@ -136,7 +139,7 @@ class RootParticipant(Participant):
             self._begin_all()
 
     def _unreachable(self, hosts: dict[str, dict[str, Any]]) -> LoadframeError:
-        """Return the error for nodes that only some ranks reach; it names the first node."""
+        """Return the error for nodes, by `host:port`, that only some ranks reach; it names the first node."""
         host, seen = next(iter(hosts.items()))
         names = ", ".join(self._name(rank) for rank in seen["ranks"])
         others = f" (and {counted(len(hosts) - 1, 'more node')})" if len(hosts) > 1 else ""
@@ -146,7 +149,10 @@ class RootParticipant(Participant):
         )
 
     def _begin_all(self) -> None:
-        """Create the recorder and start the load on all ranks at a common time; refuse if that fails."""
+        """Create the recorder and start the load on all ranks at a common time; set `begun` to that time, s of the run.
+
+        Refuse the phase if the recorder cannot be created.
+        """
         at = time.monotonic() + _RUN_UP + _STEP * messages.depth(len(self._ranks))
         try:
             self.recorder = self._ready.recorder(self._folder, at)
@@ -163,7 +169,10 @@ class RootParticipant(Participant):
         self._complete(error)
 
     def _second(self, second: int, total: bytes) -> None:
-        """Record the sum of a second, and send the recorder's directives to all ranks; fail if it cannot write."""
+        """Record the sum of a second, and send the recorder's directives (changes of the load) to all ranks.
+
+        If it cannot be written, the phase fails.
+        """
         try:
             self.recorder.second(total)
         except (OSError, ValueError) as error:
@@ -181,7 +190,7 @@ class RootParticipant(Participant):
     def _finish(self) -> None:
         """Finish the record, write outcome.json, and complete the phase with the outcome or an error.
 
-        The error is RankLost if no outcome of any rank arrived. Does nothing if the phase is complete.
+        RankLost if the phase failed without an outcome of any rank. Does nothing if the phase is complete.
         """
         if self.done.done():
             return

@@ -110,7 +110,7 @@ class MpiProxy:
         return None
 
     def rest(self, pause: float) -> None:
-        """Set the interval of MPI polls to `pause` s; below 40 ms, it is 20 ms.
+        """Request polls of MPI every `pause` s from the MPI process; below 40 ms, every 20 ms.
 
         Sends nothing unless the interval falls back to 20 ms or grows by more than half.
         """
@@ -157,9 +157,10 @@ def _forward_signals(child: int) -> list[int]:
 def _relay(  # noqa: PLR0912 - one loop between two sides
     place: Place, line: socket.socket, child: int, rescue: Rescue
 ) -> NoReturn:
-    """Start MPI, forward messages between it and the child until the child ends, then exit with its status.
+    """Start MPI, forward messages between it and the child over `line`, and exit with the child's status at its end.
 
-    If MPI cannot start, the child receives the error. `rescue` recovers the run that a killed child was recording.
+    If MPI cannot start, the child receives the error. After SIGTERM, the child is told that the launcher ends the job.
+    `rescue` recovers the run that a killed child was recording.
     """
     terminations = _forward_signals(child)
     try:
@@ -210,14 +211,18 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
 
 
 def _tight_after(header: Header, tight: float) -> float:
-    """Return the end of frequent polls, s of the monotonic clock: in 50 ms for a `ping` or `pong`, else `tight`."""
+    """Return until when MPI is polled without pauses, s of the monotonic clock, after a message with this header.
+
+    50 ms from now for a `ping` or `pong`, otherwise `tight`, the time so far.
+    """
     return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
 
 
 def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
-    """After the child has closed its connection: end the other ranks, rescue its recording, and exit with its status.
+    """After the child has closed its connection: end the other ranks, and exit with the child's status.
 
-    `recorded` is the folder of its run. `rescue` is called with it if it still exists; an error of `rescue` is printed.
+    `recorded` is the folder of its run, or None. `rescue` is called with it before the exit if it still exists; an
+    error of `rescue` is printed.
     """
     for rank in messages.children(0, world.size):
         world.send(rank, {"kind": "end"})

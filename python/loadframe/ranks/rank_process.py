@@ -56,13 +56,16 @@ class Survey:
         return True
 
     def take(self, source: int, answers: list[list[Any]]) -> None:
-        """Add the answers of the rank `source` below and of those behind it, as pairs of rank and answer."""
+        """Add the answers of the rank `source`, this one or one below, and of those behind it: [rank, answer]."""
         self._waiting.discard(source)
         self._gathered += answers
 
 
 def hear(surveys: dict[int, Survey], source: int, header: Header, payload: bytes) -> None:
-    """Pass a received answer to its survey, if that is still open."""
+    """Pass a received answer to its survey in `surveys`, by number; ignore it if that survey is closed.
+
+    The payload has pairs of rank and answer, as JSON.
+    """
     survey = surveys.get(header["number"])
     if survey is not None:
         survey.take(source, json.loads(payload))
@@ -94,7 +97,7 @@ class MessageRouter:
     """Message router of one rank. `step` handles received messages and polls work; it never blocks."""
 
     def __init__(self, world: Wire) -> None:
-        """Register the handlers of messages; introduce this rank to the one above if no ranks are below."""
+        """Register the handlers of messages; without ranks below, introduce this rank to the one above."""
         self.world = world
         self.over = False
         self.phases: dict[int, Participant] = {}
@@ -224,10 +227,10 @@ _FAREWELL = 0.5
 
 
 def serve(place: Place) -> int:
-    """Follow rank 0 until it ends the job; return the exit status.
+    """Follow rank 0 until it ends the job, then stop load and programs; return the exit status.
 
-    Ignores SIGINT and SIGHUP. SIGTERM ends the process after a farewell to rank 0; the loss of the rank above ends it
-    with a message. If MPI cannot start, returns the status of the error, which rank 0 prints.
+    Ignores SIGINT and SIGHUP. SIGTERM ends the process after a farewell to rank 0. The loss of the rank above ends it
+    with a message and ExitCode.FAILED. If MPI cannot start, returns the status of the error, which rank 0 prints.
     """
     terminations: list[int] = []
     # Rank 0 decides about interrupts.

@@ -14,6 +14,8 @@ GATE_LOG = "gates.jsonl"
 _FORMAT = 1
 #: Most bytes in the name of a file.
 _LONGEST_NAME = 255
+#: Begins the criterion of a watched operation.
+_WATCH = "watch "
 _OUTCOMES = ("passed", "regression", "inconclusive")
 
 
@@ -40,14 +42,21 @@ class GateRecord:
 
     @property
     def checked(self) -> frozenset[str]:
-        """What the gate checked, without thresholds: `p99` against a baseline, `p99 within` a bound."""
-        texts = [text for text in self.criteria if not text.startswith("watch ")]
-        return frozenset(text.rpartition(" ")[0] if " within " in text else text.partition(":")[0] for text in texts)
+        """What the gate checked, without thresholds: `p99` against a baseline, `p99 within` a bound, `watch NAME`."""
+
+        def without_threshold(text: str) -> str:
+            """Return the criterion without its thresholds or limit; the name of an operation may look like either."""
+            if text.startswith(_WATCH):
+                return text
+            return text.rpartition(" ")[0] if " within " in text else text.partition(":")[0]
+
+        return frozenset(map(without_threshold, self.criteria))
 
     def replaces(self, earlier: "GateRecord") -> bool:
         """Return whether this gate of the same commit checks all that an earlier one checked, with any thresholds.
 
-        Gates without criteria, whose checks are unknown, replace each other only.
+        It must also watch the earlier one's operations: without `--watch`, their checks are much less sensitive. Gates
+        without criteria, whose checks are unknown, replace each other only.
         """
         if self.commit != earlier.commit:
             return False

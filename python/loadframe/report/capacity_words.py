@@ -277,7 +277,7 @@ def limits(capacities: Capacities) -> list[str]:
         )
     words += filter(None, [arrivals_sentence(capacities)])
     if selection := capacities.selection:
-        words.append(f"Beware: {selection.cause}.")
+        words.append(selection.warning)
     if any(len(capacity.conclusive) > 1 for capacity in capacities.capacities):
         words.append(
             "With several searches, the capacity is the rate at which half of the trials pass, fitted to all trials,"
@@ -298,7 +298,7 @@ def limits(capacities: Capacities) -> list[str]:
 
 def warned_text(capacities: Capacities) -> str:
     """Return a warning that counts, by cause, the valid trials with figures that a rule shifts; empty if none."""
-    return f"Beware: {warned.cause}." if (warned := capacities.warned) else ""
+    return warned.warning if (warned := capacities.warned) else ""
 
 
 def search_text(bounds: Bounds) -> str:
@@ -340,6 +340,9 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "measured": answer.measured,
                 "extrapolated": answer.extrapolated,
                 "untested": list(answer.untested),
+                "unfinished": list(answer.unfinished),
+                "margin": answer.margin and vars(answer.margin),
+                "perhaps": answer.perhaps and vars(answer.perhaps),
                 "single_search": answer.single,
                 "sentence": words,
             }

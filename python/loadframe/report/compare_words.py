@@ -269,7 +269,7 @@ def limited_text(comparison: Comparison) -> str:
 
 def warned_text(comparison: Comparison) -> str:
     """Return a warning that counts, by cause, the valid runs with figures that a rule shifts; empty if none."""
-    return f"Beware: {warned.cause}." if (warned := comparison.warned) else ""
+    return warned.warning if (warned := comparison.warned) else ""
 
 
 def inconclusive_text(comparison: Comparison) -> str:

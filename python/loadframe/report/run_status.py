@@ -57,11 +57,11 @@ def trust(folder: RecordedExperiment) -> str:
         words = "The run is valid." if total == 1 else f"All {total} runs are valid."
     # Comparisons have a warning of their own for this.
     if folder.description["kind"] != "compare" and (selection := selected_runs(folder)):
-        words += f" Beware: {selection.cause}."
+        words += f" {selection.warning}"
     if bounded:
         words += f" The load generator limited {counted(bounded, 'run')}, which widens the intervals."
     if warned := warned_runs(folder.runs):
-        words += f" Beware: {warned.cause}."
+        words += f" {warned.warning}"
     if faulty:
         words += f" The store was at fault in {counted(len(faulty), 'run')}, which count{'s' * (len(faulty) == 1)}."
     if earlier := len(folder.attempts):

@@ -109,7 +109,7 @@ def _load_file(file: Path) -> Store:
 
 
 def _line(error: Exception, file: Path) -> int:
-    """Return the last line of the file in the traceback, or the line of a syntax error; 1 if unknown."""
+    """Return the number of the last line of `file` in the traceback, or the line of a syntax error; 1 if unknown."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]

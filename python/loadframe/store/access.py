@@ -153,10 +153,10 @@ class Access:
         return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
     def authenticate(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the headers with the credentials, to add to a request; empty without credentials.
+        """Return the headers to add to a request to authenticate it; empty without credentials.
 
         `path` includes the query. `headers` are the request's other headers and must include `Host`, because a
-        signature covers them.
+        signature covers them. ValueError for a request that cannot be signed.
         """
         return dict(self.auth.signer.headers(method, path, list(headers.items()), body)) if self.auth else {}
 
@@ -181,9 +181,9 @@ class Access:
         return context
 
     def plan(self) -> dict[str, Any]:
-        """Return the access part of the engine's plan, with the secret.
+        """Return the access part of the engine's plan, with the secret: `compress`, `tls`, `auth` and `auth_file`.
 
-        Empty without compression, TLS and credentials.
+        Each key is present only if that is used. Proxies and the cluster's name are left out.
         """
         plan: dict[str, Any] = {"compress": True} if self.compress else {}
         if self.tls:
@@ -197,9 +197,9 @@ class Access:
         return plan
 
     def describe(self) -> dict[str, Any]:
-        """Return whether TLS, verification, client certificate and compression are used, and the scheme of credentials.
+        """Return `tls`, `verified`, `client_certificate` and `compress` (bools), and the credentials' `scheme` or None.
 
-        It is for manifests, without secrets; the scheme is None without credentials.
+        It is for manifests, without secrets. `verified` is False without TLS.
         """
         return {
             "tls": self.tls is not None,
@@ -326,7 +326,8 @@ def require_known(addresses: Sequence[str]) -> None:
 def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) -> tuple[str, str]:
     """Return scheme and `host:port` of a URL; BadInput if it has credentials, a path, a query or an unknown scheme.
 
-    Without a port in the URL it is `port` for a scheme in `schemes`, and 80 or 443 for `http` and `https`.
+    The path `/` is accepted. Without a port in the URL it is `port` for a scheme in `schemes`, and 80 or 443 for `http`
+    and `https`. An invalid port is not detected here.
     """
     try:
         parts = urlsplit(url)
@@ -353,7 +354,7 @@ def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) ->
 
 @contextlib.contextmanager
 def _naming(file: Path | None) -> Iterator[None]:
-    """Turn errors of reading the TLS file inside the block into BadInput that names the file."""
+    """Turn ssl.SSLError and OSError in the block into BadInput with the TLS file as its place."""
     try:
         yield
     except ssl.SSLError as error:
@@ -456,9 +457,9 @@ class Certificates:
     key: str = field(repr=False)  #: PKCS #8, without a password
 
     def files(self, *, bundled: bool = False) -> dict[str, str]:
-        """Return the PEM files' content by path in the node's folder: authority, certificate and key.
+        """Return PEM contents by path relative to the node's folder: the authority's certificate, the node's, its key.
 
-        With `bundled`, one file contains both certificate and key.
+        With `bundled`, one file contains both the node's certificate and its key.
         """
         if bundled:
             return {AUTHORITY: self.authority, BUNDLE: self.certificate + self.key}

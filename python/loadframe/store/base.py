@@ -40,7 +40,7 @@ def here(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> 
 
 
 def nearest_first(word: str, known: Iterable[str]) -> str:
-    """Return the valid words, separated by commas, with those first that are most like an unknown word."""
+    """Return the valid words, separated by commas, in the order of their similarity to `word`, the best first."""
     return ", ".join(sorted(known, key=lambda it: difflib.SequenceMatcher(None, word, it).ratio(), reverse=True))
 
 
@@ -71,7 +71,7 @@ class NodeSpec:
 
     @property
     def elects(self) -> bool:
-        """Whether the node can be elected and has a vote. Without `electors`, all nodes do."""
+        """Whether the node can be elected and has a vote: `electors` is None or contains its name."""
         return self.electors is None or self.name in self.electors
 
 
@@ -145,12 +145,15 @@ class Health:
     def unheld(self, nodes: int) -> int:
         """Return how many declared copies do not fit on `nodes` nodes, with one copy of a piece per node.
 
-        0 if `declared` is empty.
+        `declared` are pairs (number of pieces, copies of each). 0 if it is empty.
         """
         return sum(pieces * max(copies - nodes, 0) for pieces, copies in self.declared)
 
     def serves_all(self, nodes: int) -> bool:
-        """Return whether the cluster is ready, or lacks only declared copies that do not fit on `nodes` nodes."""
+        """Return whether the cluster is ready, or lacks at most the declared copies that do not fit on `nodes` nodes.
+
+        Only the numbers are compared. Without declared copies, the cluster must be ready.
+        """
         return self.ready or bool(self.declared and self.missing <= self.unheld(nodes))
 
     @property
@@ -310,7 +313,8 @@ class Store(ABC):
     def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or the one on the PATH; None if the store has to be downloaded.
 
-        BadInput if `home` is not an installation of this kind, or if the store is missing and cannot be downloaded.
+        BadInput if `home` is not an installation of this kind, or if the store is missing and cannot be downloaded. By
+        default None without `home`, else BadInput.
         """
         if home is None:
             return None
@@ -401,7 +405,7 @@ class Store(ABC):
     def reaches_all(self, addresses: Sequence[str], nodes: int) -> bool:
         """Return whether requests to these addresses reach all `nodes` of a cluster that Loadframe did not start.
 
-        The default assumes that an address reaches one node.
+        By default, whether there are at least `nodes` addresses, since an address reaches one node.
         """
         return len(addresses) >= nodes
 
@@ -417,9 +421,9 @@ class Store(ABC):
         return set()
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings of a cluster of shards, with these numbers of routers and config servers (None: default).
+        """Return settings of a sharded cluster with these numbers of routers and config servers (None: default).
 
-        BadInput for stores without routers.
+        BadInput, as by default, in stores without routers.
         """
         raise BadInput(f"{self.kind} does not use routers or config servers", remedy="give --nodes only")
 
@@ -546,7 +550,8 @@ class Store(ABC):
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change settings of a running cluster on every running member; BadInput if a setting needs a restart.
 
-        None resets a setting to its default, in stores whose `running_settings` return None as explicit value.
+        None resets a setting to its default, in stores whose `running_settings` return None as explicit value. By
+        default BadInput, always.
         """
         raise BadInput(
             f"settings of {self.kind} cannot be changed while it runs",
@@ -554,9 +559,9 @@ class Store(ABC):
         )
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return settings of a running cluster by name; BadInput for an unknown one, or if members differ.
+        """Return the value in effect and the explicit value of settings of a running cluster, by name.
 
-        By default BadInput, always.
+        BadInput for an unknown setting, or if members differ. By default BadInput, always.
         """
         raise BadInput(
             f"Loadframe cannot set and read the settings of a running {self.kind}",

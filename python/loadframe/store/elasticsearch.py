@@ -58,8 +58,10 @@ _OURS = {
 _SECURITY = "xpack.security."
 _OF_ENCRYPTION = (".cipher_suites", ".supported_protocols")
 
-#: The first versions with data streams, with composable templates, and with sorts of mixed types.
-_DATA_STREAMS, _COMPOSED_TEMPLATES, _MIXED_SORTS = (7, 9), (7, 8), (7, 2)
+#: The first versions with data streams, and with sorts of mixed types.
+_DATA_STREAMS, _MIXED_SORTS = (7, 9), (7, 2)
+#: The first version that excludes nodes from elections by names in the query. Version 8 refuses names in the path.
+_VOTES_IN_QUERY = (7, 8)
 #: Lowest Java version for each major version, and the highest known to work without the bundled Java.
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
 #: Major versions that the vendor offers as archives per architecture, and their location.
@@ -210,7 +212,7 @@ class Elasticsearch(SearchStore):
             self._count_voters(addresses)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, and wait until it holds none; then remove its vote.
+        """Move all shards off the node, wait until it holds none, and take its vote; before version 7 lower the quorum.
 
         BadInput if the others cannot hold all replicas, or cannot elect a master. `watch` gets the shards left.
         """
@@ -267,8 +269,12 @@ class Elasticsearch(SearchStore):
         super().create_collection(addresses, name, body, nodes)
 
     def _composes(self, addresses: Sequence[str]) -> bool:
-        """Whether the cluster has composable index templates, from 7.8 on."""
-        return self._version_number(addresses) >= _COMPOSED_TEMPLATES
+        """Whether the cluster has composable index templates and data streams, from 7.9 on."""
+        return self._version_number(addresses) >= _DATA_STREAMS
+
+    def _votes_in_query(self, addresses: Sequence[str]) -> bool:
+        """Whether the cluster expects the names of nodes to exclude from elections in the query, from 7.8 on."""
+        return self._version_number(addresses) >= _VOTES_IN_QUERY
 
     def _sorts_mixed(self, addresses: Sequence[str]) -> bool:
         """Whether the cluster sorts a field whose types differ between indices, from 7.2 on."""

@@ -47,7 +47,10 @@ class Http(Store):
         raise _not_ours()
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the `Server` header, or `unknown`; Unreachable if no address answers."""
+        """Return the `Server` header of the first address that answers, or `unknown` if the answer has none.
+
+        Unreachable if no address answers.
+        """
         try:
             answer = first_answer(addresses, self._ask, UnansweredError)
         except UnansweredError as error:

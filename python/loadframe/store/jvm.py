@@ -25,7 +25,7 @@ _OURS = re.compile(r"-Xm[sx]|-XX:(?:Initial|Max|Min)HeapSize=|-XX:ActiveProcesso
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for an invalid setting `heap`, and for options in `jvm` that are invalid or Loadframe's.
+    """Raise BadInput for an invalid size `heap`, and for options in `jvm` that lack the prefix `-X` or are Loadframe's.
 
     Loadframe controls the size of the heap, such as -Xmx, and -XX:ActiveProcessorCount.
     """

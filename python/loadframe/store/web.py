@@ -109,7 +109,7 @@ class UnansweredError(Exception):
     """No answer arrived; the request may have been carried out."""
 
     def __init__(self, address: str, cause: Exception) -> None:
-        """`address` is the node's host:port."""
+        """`address` is the node's host:port; the text is that of `cause`, or the name of its class."""
         super().__init__(str(cause) or type(cause).__name__)
         self.address = address
 
@@ -160,11 +160,12 @@ class Web:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Send a request, with `body` as JSON or with a `form`, and return the answer with any status.
+        """Send a request, with `body` as JSON or else `form` as a form, and return the answer with any status.
 
+        A sequence is sent as JSON lines. `path` includes the query, and is quoted where necessary. With `headers`, even
+        empty ones, no credentials are sent. `timeout` limits each read and write, s. Redirects are not followed.
         UnansweredError without an answer (UnsentError if the node did not get the request), BadInput for an invalid
-        certificate. A sequence is sent as JSON lines. With `headers`, no credentials are sent. `timeout` limits each
-        read and write, s. Redirects are not followed.
+        certificate or a proxy that is not supported.
         """
         sent = dict(headers or {})
         content = None
@@ -210,9 +211,10 @@ class Web:
         return address.rpartition(":")[0] if port == (443 if self._access.tls else 80) else address
 
     def _connection(self, address: str, timeout: float, proxy: Proxy | None) -> http.client.HTTPConnection:
-        """Take an idle connection, or open one, through `proxy` if given. `timeout` limits each read and write, s.
+        """Take an idle connection to `address`, or open one, through `proxy` if given.
 
-        UnsentError if that fails, BadInput for an invalid certificate.
+        `timeout` limits each read and write, s. UnsentError if it cannot be opened, BadInput for an invalid
+        certificate.
         """
         connection = self._idle_connection(address)
         if connection is None:
@@ -229,7 +231,7 @@ class Web:
             except ssl.SSLCertVerificationError as error:
                 connection.close()
                 raise invalid_certificate(address, error) from error
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 cause = OSError(f"through the proxy {proxy} of {proxy.variable}: {error}") if proxy else error
                 raise UnsentError(address, cause) from error

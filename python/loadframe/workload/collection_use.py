@@ -34,6 +34,19 @@ _READING_COMMANDS = {
     *("scard", "sismember", "smembers", "srandmember", "sscan", "zrange", "zrangebyscore", "zrangebylex"),
     *("zrevrange", "zscore", "zcard", "zcount", "zrank", "zscan", "find", "count", "distinct", "getmore"),
 }
+#: Ends of the paths that Elasticsearch and OpenSearch only read from, also by POST.
+_READING_PATH = re.compile(
+    r"(?<!/_doc)(?<!/_create)(?<!/_update)"
+    r"/(_(m|async_|knn_|rollup_)?search(/template)?|_fleet/_fleet_m?search|_plugins/_asynchronous_search|_eql/search"
+    r"|_search/(scroll|point_in_time)|_search_shards|_pit|_count|_mget|_explain(/[^/]+)?|_termvectors(/[^/]+)?"
+    r"|_mtermvectors|_field_caps|_terms_enum|_rank_eval|_validate/query|_render/template(/[^/]+)?|_analyze|_query)"
+)
+#: Ends of the paths by whose DELETE a search ends.
+_ENDING_PATH = re.compile(
+    r"/(_search/scroll(/.+)?|_search/point_in_time(/_all)?|_pit|(_async_search|_plugins/_asynchronous_search)/[^/]+)"
+)
+#: Ends of the paths by whose GET an index changes.
+_CHANGING_PATH = re.compile(r"/(_refresh|_flush(/synced)?|_forcemerge|_cache/clear)")
 #: Keys of MongoDB commands and pipelines that name collections.
 _NAMING_KEYS = ("find", "aggregate", "count", "distinct", "insert", "update", "delete", "findAndModify", "from", "coll")
 
@@ -246,10 +259,22 @@ def only_reads(form: Mapping[str, Any]) -> bool:
     statements = list(_statements(form))
     if statements:
         return all(_READING_STATEMENT.match(statement) for statement in statements)
-    request = form.get("request", {})
-    # Names of indices, which may contain the word, do not begin with an underscore.
-    searches = any(part.startswith("_") and "search" in part for part in request.get("path", "").split("/"))
-    return request.get("method") in ("GET", "HEAD") or searches
+    request = form.get("request")
+    return request is not None and _request_reads(request["method"], request["path"])
+
+
+def _request_reads(method: str, path: str) -> bool:
+    """Return whether a request to the HTTP API of a search cluster certainly changes no data."""
+    # Names of indices, which may contain the words, do not begin with an underscore.
+    path = path.partition("?")[0].rstrip("/")
+
+    def ends_with(pattern: re.Pattern[str]) -> bool:
+        """Return whether the path ends with the pattern."""
+        return any(pattern.fullmatch(path, match.start()) for match in re.finditer("/", path))
+
+    if method in ("GET", "HEAD"):
+        return not ends_with(_CHANGING_PATH)
+    return ends_with({"POST": _READING_PATH, "DELETE": _ENDING_PATH}[method]) if method != "PUT" else False
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:

@@ -347,7 +347,7 @@ class Feed:
 
         An origin replaces the source's own and removes its `replay`, `idle` and `wait`; one of another kind also sets
         the default of `spill`. Without a port, the source loses `acknowledge`. BadInput for acknowledgement or a wait
-        without a port, a wait with port 0, and a spill of files or generated events.
+        without a port, a wait with port 0, and `idle` or a spill with files or generated events.
         """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}
@@ -367,9 +367,10 @@ class Feed:
         elif self.wait and fed["listen"]["address"].endswith(":0"):
             raise BadInput(_WAIT_PORT, where="--wait", remedy="name a port, or remove --wait")
         before, way = (next(way for way in WAYS if way in one) for one in (source, fed))
-        if self.spill and way not in DEFAULT_SPILL:
-            what = f"--spill requires events from a port or standard input; got {way}"
-            raise BadInput(what, where="--spill", remedy="remove --spill")
+        for option, given in (("--idle", self.idle), ("--spill", self.spill)):
+            if given and way not in DEFAULT_SPILL:
+                what = f"{option} requires events from a port or standard input; got {way}"
+                raise BadInput(what, where=option, remedy=f"remove {option}")
         if way != before or self.spill is not None:
             fed.pop("spill", None)
             fed |= _spill(way, self.spill)

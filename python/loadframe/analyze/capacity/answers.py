@@ -219,6 +219,33 @@ class Capacity:
         held, above = answers[0].rate, answers[0].above
         return None if held is None or above is None else (held, above)
 
+    @property
+    def sustained(self) -> float:
+        """The rate that the treatment sustains by its trials: the low end of the interval; 0 if it is unknown.
+
+        For one search it is the highest passed rate at which no valid trial failed, counted or not, but at least 0.8 of
+        the answer: below that, failures do not decide.
+        """
+        if self.rate is None or self.kind is Kind.UPPER_BOUND:
+            return 0.0
+        if len(self.conclusive) > 1:
+            return self.rate.low
+        held = self.rate.value
+        tried = [one for made in self.searches if made.is_conclusive for one in made.attempts if one.rate <= held]
+        failed = {one.rate for one in tried if one.judgement.outcome is Outcome.FAILED}
+        passed = {one.rate for one in tried if one.judgement.outcome is Outcome.PASSED}
+        return max([held / FAR, *(passed - failed)]) if held in failed else held
+
+    def near(self, rate: float) -> tuple[int, int]:
+        """Return how many valid trials at up to 5 % from a rate passed, and how many there are."""
+        outcomes = [
+            one.judgement.outcome
+            for made in self.searches
+            for one in made.attempts
+            if abs(one.rate / rate - 1) <= NEAR and one.judgement.outcome is not Outcome.INVALID
+        ]
+        return outcomes.count(Outcome.PASSED), len(outcomes)
+
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
@@ -345,6 +372,8 @@ def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | No
 
 #: Failures before the first pass come from a cold store if the answer is higher by at least this factor.
 FAR = 1.25
+#: Trials at rates up to this share from a load show whether there is a reserve.
+NEAR = 0.05
 #: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
@@ -441,7 +470,7 @@ _LESS = Rule(
     "less_on_more_nodes",
     "{many:nodes} sustained less load than {few:nodes}{where}: at most {less:count} against at least {more:count}"
     " {unit}",
-    lambda warmup: f"check the trials of both{_short(warmup)}, and repeat the searches",
+    lambda warmup, cold: f"check the trials of both{_short(warmup)}, and repeat the searches{_cold(cold)}",
 )
 _NOT_MONOTONE = Rule(
     "not_monotone",
@@ -469,6 +498,22 @@ def _short(warmup: float | None) -> str:
     return (
         f" (the warm-up of {format_duration(warmup)} is short: caches may be cold, and a store on a JVM not yet"
         " compiled; set a longer warmup)"
+    )
+
+
+#: A node below this age, s, beside one that is this many times as old, has joined recently. Its caches fill slowly, so
+#: it may explain a lower capacity.
+_NEW, _JOINED = 3600.0, 1.5
+
+
+def _cold(cold: Sequence[Finding]) -> str:
+    """Return the sentence that a fresh node is a likely cause, and the remedy; empty without findings."""
+    if not cold:
+        return ""
+    young, old = (format_duration(cold[0].figures[name]) for name in ("young", "old"))
+    return (
+        f". A cold new node is a likely cause: the youngest had run for {young}, the oldest for {old}."
+        f" {cold[0].remedy[0].upper()}{cold[0].remedy[1:]}"
     )
 
 
@@ -512,6 +557,12 @@ def warnings(capacities: Capacities) -> list[Finding]:
     warmup = None if warmed or not isinstance(warmup, int | float) else float(warmup)
     known, unit = capacities.capacities, "users" if capacities.bounds.over == USERS else "requests/s"
     findings: list[Finding] = []
+
+    def deciding(several: Sequence[Capacity]) -> list[RecordedRun]:
+        """Return the runs that decide these capacities."""
+        names = {attempt.run for capacity in several for attempt in _decisive(capacity)}
+        return [run for run in capacities.folder.runs if run.id in names]
+
     for at, larger in enumerate(known):
         others = _others(larger)
         for smaller in known[:at]:
@@ -519,7 +570,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
             if smaller.nodes < larger.nodes and _others(smaller) == others and high <= low:
                 findings.append(
                     _LESS(many=[larger.nodes], few=[smaller.nodes], where=_where(others), less=high, more=low,
-                          unit=unit, warmup=warmup)
+                          unit=unit, warmup=warmup, cold=fresh_nodes(deciding([larger]), phases, _NEW, _JOINED))
                 )  # fmt: skip
                 break
     for capacity in known:
@@ -530,9 +581,7 @@ def warnings(capacities: Capacities) -> list[Finding]:
                               warmup=warmup)
             )  # fmt: skip
     # Nodes that were fresh in earlier trials only do not affect the answer.
-    decisive = {attempt.run for capacity in known for attempt in _decisive(capacity)}
-    runs = [run for run in capacities.folder.runs if run.id in decisive]
-    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(runs, phases)]
+    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(deciding(known), phases)]
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadframe.analyze.capacity.answers import Capacity
+from loadframe.analyze.capacity.answers import NEAR, Capacity
 from loadframe.analyze.capacity.search import Kind
 from loadframe.analyze.estimate import Estimate
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count, format_nodes
+from loadframe.base.units import counted, format_count, format_nodes, format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.scalability import ScalabilityFit
@@ -40,8 +40,21 @@ _INCONCLUSIVE = ("the data do not show how throughput grows with more nodes", "m
 
 
 @dataclass(frozen=True)
+class Margin:
+    """Evidence on a load at a measured number of nodes."""
+
+    nodes: int
+    passed: int  #: trials that passed at rates up to 5 % from the load
+    trials: int  #: valid trials at these rates
+    reserve: float  #: the rate that the nodes sustain, divided by the load, minus 1; negative if it is not shown
+
+
+@dataclass(frozen=True)
 class Demand:
-    """Nodes that a load (1/s) needs: `nodes`, and the interval from `least` to `most` (None if unbounded)."""
+    """Nodes that a load (1/s) needs: `nodes`, and the interval from `least` to `most` (None if unbounded).
+
+    `nodes` is the smallest number whose capacity has a low end of the load or more (`Capacity.sustained`).
+    """
 
     rate: float
     words: str
@@ -58,6 +71,12 @@ class Demand:
     sizes: int = 0  #: how many numbers of nodes have a known capacity
     #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
     untested: tuple[int, ...] = ()
+    #: Those of `untested` whose searches have no result yet; the others were not measured.
+    unfinished: tuple[int, ...] = ()
+    #: The smallest measured number of nodes that may suffice, if its trials do not show that it does.
+    perhaps: Margin | None = None
+    #: Evidence at `nodes`, if measured.
+    margin: Margin | None = None
     #: Remedy if measurements of `least` nodes leave the question open; else empty.
     remedy: str = ""
     #: Why the data leave the question open, and the remedies; empty if measurements answer it.
@@ -124,9 +143,9 @@ def demand(
         doubts.append(_INCONCLUSIVE)
     if doubts:
         fitted = None
+    # An upper bound sustains no rate for certain.
     rates = {
-        # An upper bound sustains no rate for certain.
-        capacity.nodes: replace(capacity.rate, value=0.0) if capacity.kind is Kind.UPPER_BOUND else capacity.rate
+        capacity.nodes: replace(capacity.rate, value=capacity.sustained, low=capacity.sustained)
         for capacity in capacities
         if capacity.rate
     }
@@ -137,23 +156,32 @@ def demand(
         if capacity.conclusive and not capacity.rate
     }
     rates |= {nodes: Estimate(0.0, 0.0, end) for nodes, end in ends.items() if rates}
-    largest = max(rates, default=0)
-    bands = _bands(rates, fitted, largest)
-    nodes = _first(rate, {number: band.value for number, band in bands.items()})
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
-    bracketed = {capacity.nodes: capacity.bracket for capacity in capacities if capacity.bracket}
+    bracketed = {
+        capacity.nodes: (capacity.sustained, capacity.bracket[1]) for capacity in capacities if capacity.bracket
+    }
     bracketed |= {
         capacity.nodes: (0.0, ends[capacity.nodes])
         for capacity in capacities
         if capacity.nodes in ends and len(capacity.conclusive) == 1
     }
+    largest = max(rates, default=0)
+    bands = _bands(rates, fitted)
+    nodes = _first(rate, {number: band.low for number, band in bands.items()})
+    single = {capacity.nodes for capacity in capacities if len(capacity.conclusive) == 1}
     undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
-    most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
-    single = any(len(capacity.conclusive) == 1 for capacity in capacities)
+    most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
     # Fewer nodes than a cluster that is too small are too few as well.
-    short = max((number for number in bands if nodes is not None and number < nodes), default=0)
-    untested = tuple(range(short + 1, nodes or 0))
+    short = max(
+        (
+            number
+            for number, band in bands.items()
+            if nodes is not None and number < nodes and bracketed.get(number, (0.0, band.high))[1] <= rate
+        ),
+        default=0,
+    )
+    untested = tuple(number for number in range(short + 1, nodes or 0) if number not in bands)
     if untested and least is not None:
         least = min(least, untested[0])
     reach = max(bands, default=0)
@@ -162,6 +190,16 @@ def demand(
         doubts = []
     elif doubts:
         least = None
+    margins = {
+        capacity.nodes: Margin(capacity.nodes, *capacity.near(rate), capacity.sustained / rate - 1)
+        for capacity in capacities
+        if capacity.nodes in rates
+    }
+    maybe = [
+        number
+        for number in margins
+        if (nodes is None or number < nodes) and bracketed.get(number, (0.0, bands[number].high))[1] > rate
+    ]
     return Demand(
         rate=rate,
         words=words,
@@ -171,10 +209,13 @@ def demand(
         measured=nodes in rates,
         extrapolated=beyond,
         reach=reach,
-        single=single,
+        single=bool(single),
         undecided=undecided,
         sizes=len(rates),
         untested=untested,
+        unfinished=tuple(number for number in untested if any(capacity.nodes == number for capacity in capacities)),
+        perhaps=margins[min(maybe)] if maybe else None,
+        margin=margins.get(nodes or 0),
         remedy=next((_remedy(capacity, rate) for capacity in capacities if capacity.nodes == least), ""),
         doubts=tuple(doubts),
     )
@@ -191,15 +232,16 @@ def _remedy(capacity: Capacity, rate: float) -> str:
     return "Add repetitions, or lengthen the trials (duration)"
 
 
-def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
+def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None") -> dict[int, Estimate]:
     """Return number of nodes -> capacity: measured (`rates`), or from the curve where nothing was measured.
 
-    The curve reaches to twice the `largest` measured number; without a fit, only measured capacities count.
+    The curve reaches from the smallest to twice the largest measured number: below, replication and coordination may
+    differ. Without a fit, only measured capacities count.
     """
     by_nodes = dict(rates)
     if fitted is None:
         return by_nodes
-    sizes = np.arange(1, _REACH * largest + 1, dtype=float)
+    sizes = np.arange(min(rates, default=1), _REACH * max(rates, default=0) + 1, dtype=float)
     low, high = fitted.best_model.band(sizes)
     for number, value, below, above in zip(sizes, fitted.best_model.predicted(sizes), low, high, strict=True):
         if int(number) not in by_nodes and math.isfinite(above):
@@ -229,6 +271,8 @@ def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str
         why = f"capacity: {known[perhaps]}" if perhaps in known else "the intervals allow it"
         if answer.undecided:
             why = "its only search did not decide this load"
+        if answer.perhaps and answer.perhaps.nodes == perhaps:
+            why += _near(answer.perhaps)
         none = f"Inconclusive: the searches do not show whether {format_nodes(perhaps)} ({why}) can sustain {load}"
     elif answer.sizes == 1:
         none = f"{format_nodes(largest)} {'is' if largest == 1 else 'are'} not enough for {load}"
@@ -249,11 +293,27 @@ def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str
     return f"{none}, EXTRAPOLATED from at most {largest}. Further extrapolation is unreliable."
 
 
-def _not_measured(untested: Sequence[int]) -> str:
-    """Write that these successive numbers of nodes were not measured. Name only the first and last of many."""
-    few = len(untested) < _LISTED
-    numbers = format_nodes(*untested) if few else f"{untested[0]} to {format_nodes(untested[-1])}"
-    return f"{numbers} {'was' if tuple(untested) == (1,) else 'were'} not measured"
+def _near(margin: Margin) -> str:
+    """Write the share of passed trials near the load as a clause, if some failed: `; near this load 4 of 7 ...`."""
+    if margin.passed == margin.trials:
+        return ""
+    return f"; within {format_share(NEAR)} of this load {margin.passed} of {counted(margin.trials, 'trial')} passed"
+
+
+def _fewer(answer: Demand) -> str:
+    """Write that fewer nodes may suffice, because some numbers were not measured or their searches have no result."""
+    unmeasured = [number for number in answer.untested if number not in answer.unfinished]
+    if unmeasured == list(range(1, answer.nodes or 0)):
+        return "fewer were not measured, and may suffice"
+    reasons = [f"{_listed(unmeasured)} {'was' if unmeasured == [1] else 'were'} not measured"] if unmeasured else []
+    if answer.unfinished:
+        reasons.append(f"the searches at {_listed(answer.unfinished)} have no result")
+    return f"fewer may suffice: {', and '.join(reasons)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Write ascending numbers of nodes; of many only the first and the last: `2 to 7 nodes`."""
+    return format_nodes(*numbers) if len(numbers) < _LISTED else f"{numbers[0]} to {format_nodes(numbers[-1])}"
 
 
 def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapping[int, str] | None = None) -> str:
@@ -267,24 +327,39 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapp
         return f"The data do not show how many nodes sustain {load}."
     if answer.nodes is None:
         return _none_known(answer, largest, load, known or {})
+    known = known or {}
     count = format_nodes(answer.nodes)
-    basis = f", since {_not_measured(answer.untested)}" if answer.untested else " by the 95 % intervals"
+    claims = [
+        f"{count} sustain{'s' * (answer.nodes == 1)} {load}"
+        if answer.untested
+        else f"{load} need{'s' * (not answer.words)} {count}"
+    ]
+    if answer.untested:
+        claims.append(_fewer(answer))
     if answer.single:
-        sure = "only an indication, since one search at a number of nodes does not give an interval"
-        if answer.undecided is not None and answer.undecided < answer.nodes:
-            sure += f", and {format_nodes(answer.undecided)} may suffice: the search there did not decide this load"
-        if answer.untested:
-            sure += f", and {_not_measured(answer.untested)}"
-    elif answer.least == answer.nodes == answer.most:
-        sure = "the 95 % intervals allow no other number"
-    elif answer.most is None:
-        sure = f"{answer.least} or more{basis}"
-    else:
-        sure = f"between {answer.least} and {answer.most}{basis}"
+        claims.append("only an indication, since one search at a number of nodes does not give an interval")
+    elif answer.perhaps is None and not answer.untested:
+        between = answer.least == answer.nodes == answer.most
+        allowed = "allow no other number" if between else f"allow {answer.least} to {answer.most}"
+        claims.append(f"the 95 % intervals {allowed}")
+    if perhaps := answer.perhaps:
+        why = f"capacity: {known[perhaps.nodes]}" if perhaps.nodes in known else "the intervals allow it"
+        if answer.undecided == perhaps.nodes:
+            why = "the search there did not decide this load"
+        claims.append(f"{format_nodes(perhaps.nodes)} may suffice ({why}{_near(perhaps)})")
     if answer.measured:
-        ground = f"{count} {'was' if answer.nodes == 1 else 'were'} measured"
+        claims.append(f"{count} {'was' if answer.nodes == 1 else 'were'} measured{_reserve(answer, known)}")
     elif answer.extrapolated:
-        ground = f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it"
+        claims.append(f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it")
     else:
-        ground = "from the curve between measured numbers of nodes"
-    return f"{load} need{'s' * (not answer.words)} {count}; {sure}; {ground}."
+        claims.append("from the curve between measured numbers of nodes")
+    return f"{'; '.join(claims)}."
+
+
+def _reserve(answer: Demand, known: Mapping[int, str]) -> str:
+    """Write that the measured nodes have hardly a reserve, and their capacity; empty if they sustain 5 % more."""
+    margin = answer.margin
+    if margin is None or margin.reserve >= NEAR:
+        return ""
+    capacity = f" (capacity: {known[margin.nodes]}{_near(margin)})" if margin.nodes in known else _near(margin)
+    return f", with a proven reserve below {format_share(NEAR)}{capacity}"

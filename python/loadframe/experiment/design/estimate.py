@@ -54,7 +54,7 @@ def least_estimate(design: Design, experiment: Experiment) -> float:
 
 
 def shortest_share(experiment: Experiment) -> float:
-    """Return the shortest length of the measured phases as a share of the longest.
+    """Return the shortest length of the measured phases, with warm-up, as a share of the longest.
 
     The longest includes the waits for an empty queue, the shortest does not. 1 without automatic lengths and waits.
     """
@@ -112,7 +112,7 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
 
 
 def _only_reads(experiment: Experiment, workload: Workload) -> bool:
-    """Return whether the phases that follow the preparation only read."""
+    """Return whether the measured and finishing phases of `workload` only read."""
     phases = [phase for phase in workload.file.phases if phase.name in {*experiment.measured, *experiment.finished}]
     operations = {name for phase in phases for stream in phase.named_streams for name in stream.weights}
     forms = [form for name in operations for form in every_form(workload.file.operations[name]).values()]
@@ -120,7 +120,10 @@ def _only_reads(experiment: Experiment, workload: Workload) -> bool:
 
 
 def _data(experiment: Experiment, treatment: Mapping[str, Level]) -> str:
-    """Return the levels of a treatment that may determine the data of its runs, as an identifier."""
+    """Return the levels that may determine the data of a treatment's runs, as an identifier.
+
+    These are nodes, keys of collections, and parameters that affect the prepared phases.
+    """
     shaping = experiment.workload.shaping(experiment.prepared)
     parameters = experiment.workload_parameters(treatment).items()
     levels = [(name, level) for name, level in treatment.items() if name == "nodes" or name.startswith(COLLECTIONS)]
@@ -130,8 +133,8 @@ def _data(experiment: Experiment, treatment: Mapping[str, Level]) -> str:
 def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is_filled: bool, is_warm: bool) -> float:
     """Return the expected seconds to start the cluster of a treatment, unless it exists, and to prepare it.
 
-    A filled cluster needs no phases with `prepares: true`, a warm one no others. BadInput, with the position, for an
-    unknown store or an invalid setting.
+    A filled cluster (`is_filled`) needs no phases with `prepares: true`, a warm one (`is_warm`) no other phases of
+    `prepare`. BadInput, with the position, for an unknown store or a setting that is invalid without those of factors.
     """
     from loadframe.cluster import Cluster
 
@@ -159,7 +162,7 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level], *, is
 
 
 def _require_common(store: str, settings: Mapping[str, Any], common: Mapping[str, Any]) -> None:
-    """Raise BadInput for invalid `settings` if the `common` ones, without those of factors, are invalid, too.
+    """Raise BadInput for `settings` if the `common` ones, those outside factors, are invalid with the same error.
 
     Common settings can require one of a factor, such as MongoDB's `routers` with levels of `members`.
     """
@@ -181,7 +184,7 @@ def length_is_known(experiment: Experiment) -> bool:
 
 
 def why_unknown(experiment: Experiment) -> str | None:
-    """Return why the length of the runs is only a lower bound, or None if it is predictable.
+    """Return why the length of the runs is only a lower bound, as a phrase, or None if it is predictable.
 
     It is a bound if a phase ends after a number of journeys, or after much work at an unknown rate.
     """
@@ -217,7 +220,7 @@ def length_text(seconds: float, known: bool, least: float | None = None) -> str:
 def resolved_seconds(phase: ResolvedPhase) -> float | None:
     """Estimate the length of a resolved phase with its warm-up, s; corpora of unknown length count as empty.
 
-    Return None if the phase ends with the journeys of its users.
+    An automatic length counts with its limit. None if the phase ends with the journeys of its users.
     """
     ending = [stream for stream in phase.streams if not phase.ends_with or stream.name in phase.ends_with]
     timed = [longest(stream.duration) for stream in ending if stream.duration is not None]
@@ -260,7 +263,8 @@ def phase_length(
     """Estimate the length of a phase with its warm-up at these levels (s; rate in 1/s); ignore other levels.
 
     A level of None is the phase's own. `known` is the rate of its earlier runs. Without it, a phase with much work has
-    only a lower bound. An automatic length, and the wait for an empty queue, count with their upper limits.
+    only a lower bound, and so has one that ends with journeys. An automatic length, and the wait for an empty queue,
+    count with their upper limits.
     """
     before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
@@ -297,7 +301,8 @@ def _of_requests(
 ) -> Length:
     """Return the length of a phase, given by its name, that ends after `requests` of `load`; `before` s precede them.
 
-    `rate` (1/s) replaces the rate of the load, unless None. `known` is the rate of earlier runs, for a closed loop.
+    `rate` (1/s, of requests or groups) replaces the rate of the load, unless None. `known` is the rate of earlier runs,
+    for a closed loop. Without a rate, see `_of_work`.
     """
     offered = rate or (load.rate if isinstance(load.rate, int | float) else None)
     if per_second := offered * load.group if offered else known and known.requests:
@@ -307,7 +312,7 @@ def _of_requests(
 
 
 def _of_documents(workload: Workload, phase: Phase, known: MeasuredRate | None, before: float) -> Length:
-    """Return the length of a phase that ends with its corpora and sources; `before` s precede them.
+    """Return the length of a phase that ends with its corpora and generated sources; `before` s precede them.
 
     `known` is the rate of its earlier runs. Without corpora and generated events, only `before` remains.
     """
@@ -331,9 +336,10 @@ def _of_documents(workload: Workload, phase: Phase, known: MeasuredRate | None, 
 
 
 def _of_work(phase: str, before: float, work: int, of: str, assumed: float, most: float) -> Length:
-    """Return the length of a phase that ends after `work`: `assumed` s, or a lower bound at the rate `most` (1/s).
+    """Return the length of a phase that ends after `work` requests or documents; `before` s precede it.
 
-    `before` s precede it. `of` is `requests` or `documents`, for the reason.
+    It is `assumed` s if these are at most `MOST_ASSUMED`, else a lower bound: the work at the rate `most` (1/s), at
+    least `MOST_ASSUMED`. `of` is `requests` or `documents`, for the reason.
     """
     if assumed <= MOST_ASSUMED:
         return Length(before + assumed)
@@ -342,7 +348,10 @@ def _of_work(phase: str, before: float, work: int, of: str, assumed: float, most
 
 
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
-    """Estimate the length of a generated source from its plan, s; 0 if its rate changes or it is endless."""
+    """Estimate the length of a generated source, s, from the entry `generate` of a plan.
+
+    0 for a paced source whose rate changes, or that is endless.
+    """
     rate, documents = generate["rate"], generate.get("documents") or 0
     if not generate["paced"]:
         return documents / INGEST_RATE
@@ -387,8 +396,7 @@ def resource_estimate(
 ) -> ResourceEstimate:
     """Estimate the resources of an experiment with the largest number of runs, or of its `remaining` runs.
 
-    `generators` is the number of machines for ranks; by default one, or none if ranks may share machines with nodes or
-    the nodes run on this machine.
+    `generators` is the number of machines for ranks; None: 1 if nodes are on machines that ranks may not share, else 0.
     """
     most = remaining or experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)
@@ -413,7 +421,7 @@ def resource_estimate(
 
 
 def _missing(experiment: Experiment, most: Design) -> Iterator[str]:
-    """Yield a sentence for each corpus of the first run with missing files."""
+    """Yield a sentence for each corpus with missing files, in the workload of the first run of `most`."""
     workload = experiment.workload_at(most.runs[0].treatment)
     for corpus in workload.file.corpora:
         if names := workload.missing(corpus):
@@ -442,7 +450,7 @@ class _Walk:
         return self.before + self.after
 
     def then(self, later: "_Walk") -> "_Walk":
-        """Return the walk over these steps and then over `later`, which is ignored if the journey may end before."""
+        """Return the walk over these steps and then over `later`; only these steps if the journey may end in them."""
         if self.leaves:
             return self
         if later.requests:
@@ -508,7 +516,10 @@ def _walked(steps: Sequence[JourneyStep], waits: Callable[[JourneyStep], float])
 
 
 def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
-    """Return a user's waiting time over one step: the mean of a choice, and the minimum of both ways of a condition."""
+    """Return a user's waiting time over one step: the mean over a choice, the minimum of both ways of a condition.
+
+    A step that is skipped if a value is missing counts 0; after one that leaves then, the journey may end.
+    """
     if step.repeat is not None:
         return _loop(step.repeat, waits)
     if step.operation is not None:
@@ -530,7 +541,7 @@ def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
 
 
 def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
-    """Return a user's waiting time over a loop: 0 with `until`, one pass if the journey may end in the loop."""
+    """Return a user's waiting time over a loop: 0 with `until`, one pass if the journey may end in it, else all."""
     inner = _walked(loop.steps, waits)
     if loop.until is not None:
         # It may end before the first pass.
@@ -540,9 +551,9 @@ def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
 
 
 def _either(ways: Sequence[_Walk], before: float, after: float) -> _Walk:
-    """Return the walk over one of several ways, with their mean or minimum waits `before` and `after` the last request.
+    """Return the walk over one of several ways, which waits `before` s up to its last request and `after` s after it.
 
-    If some way sends no request, all waits count as after it.
+    The caller computes both from `ways`. If some way sends no request, all waits count as after it.
     """
     leaves = any(walk.leaves for walk in ways)
     requests = all(walk.requests for walk in ways)

@@ -86,8 +86,9 @@ def in_blocks(
 ) -> Design:
     """Return the design with all treatments in each block, in random order, with runs of one state consecutive.
 
-    The experiment has the number of blocks (`repetitions`) and the seed of the order. With `mirrored`, every second
-    block reverses the order of the block before (ABBA). BadInput for more than the maximum number of runs.
+    `factors` give the cluster states: runs with equal levels of hard factors. The experiment has the number of blocks
+    (`repetitions`) and the seed of the order. With `mirrored`, every second block reverses the order of the block
+    before (ABBA). BadInput for more than the maximum number of runs.
     """
     refuse_too_many(experiment, len(treatments))
     states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
@@ -108,7 +109,10 @@ def in_blocks(
 
 
 def cluster_state(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
-    """Return the cluster state of a treatment: its name (`one` if empty), and the levels of hard-to-change factors."""
+    """Return a name for the levels of a treatment's hard-to-change factors, and these levels by factor.
+
+    The name is `NAME=LEVEL,...`, and `one` without such factors.
+    """
     state = {factor.name: treatment[factor.name] for factor in factors if factor.hard and factor.name in treatment}
     return ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one", state
 
@@ -144,7 +148,10 @@ _SIZES = ("store.limits.memory", "store.limits.disk.read", "store.limits.disk.wr
 
 
 def run_id(block: int, treatment: Mapping[str, Level]) -> str:
-    """Return an identifier such as `b1-nodes2-clients4`, with a hash if it would be ambiguous or too long."""
+    """Return an identifier such as `b1-nodes2-clients4`: the last part of each factor's name and its level.
+
+    With a hash if it would be ambiguous, too long, or not valid as a file name.
+    """
     lasts = [name.rsplit(".", 1)[-1] for name in treatment]
     exact = "-".join(
         [f"b{block}", *(last + _label(*item) for last, item in zip(lasts, treatment.items(), strict=True))]
@@ -158,12 +165,15 @@ def run_id(block: int, treatment: Mapping[str, Level]) -> str:
 
 
 def hashed(name: str, treatment: Mapping[str, Level]) -> str:
-    """Return the name, cut to 100 characters, and a hash of the treatment, joined by `-`."""
+    """Return the name, cut to 100 characters, and 8 hexadecimal digits of a hash of the treatment, joined by `-`."""
     return f"{name[:100]}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
 
 
 def _label(name: str, level: Level) -> str:
-    """Format a level briefly: sizes with a unit, whole numbers without a decimal point."""
+    """Format a level of the factor `name` briefly: whole numbers without a decimal point, texts as they are.
+
+    Levels in bytes have a binary unit (k, m, g) if that is exact; other levels are JSON.
+    """
     if name in _SIZES and isinstance(level, int):
         for unit, size in (("g", 2**30), ("m", 2**20), ("k", 2**10)):
             if level % size == 0:
@@ -196,7 +206,7 @@ def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
 
 def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
-    """Return the smallest two-level fraction for `factors` factors with at least this resolution (3 to 5).
+    """Return the smallest two-level fraction found for `factors` factors with at least this resolution (3 to 5).
 
     Each run has a level, 0 or 1, for each factor. If no fraction has the resolution, it is the full factorial.
     """
@@ -222,7 +232,10 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 
 
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
-    """Return a column for each factor, as bits over `basic` columns; None if these do not give the resolution."""
+    """Return a column for each factor as a bit mask of `basic` independent columns, in ascending order.
+
+    Several bits stand for the exclusive or of these columns. None if a greedy search finds too few for the resolution.
+    """
     basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
     reached = {0} | _sums(basis, resolution - 2)
     for column in range(1, 2**basic):
@@ -285,11 +298,11 @@ _CANDIDATES = 32
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
     """Return the next trial, as level indices, by tree-structured Parzen estimators (TPE).
 
-    `levels` has the number of levels of each factor, `trials` the earlier trials with their losses. Trials without a
-    loss are ignored. Before eight have a loss, the trial is random. Bergstra, Bardenet,
-    Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered
-    levels. The score of a candidate is the product over factors of its level's share among good trials divided by its
-    share among the others, with one pseudo-count per level. Untried candidates come first.
+    `levels` has the number of levels of each factor, `trials` the earlier trials with their losses (lower is better),
+    None for unknown ones. Before eight have a loss, the trial is random. Bergstra, Bardenet, Bengio and Kegl,
+    "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered levels. The score
+    of a candidate is the product over factors of its level's share among good trials divided by its share among the
+    others, with one pseudo-count per level. Untried candidates come first. Equal arguments give the same trial.
     """
     import numpy as np
 
@@ -341,8 +354,9 @@ class StoppingRule:
     def ends(self, blocks: int, width: float) -> bool:
         """Return whether to stop after `blocks` blocks, whose widest relative half-width is `width`.
 
-        Remembers the first block with a width of at most the target. One or two treatments need at least 4 degrees of
-        freedom, and get 2 more blocks after it.
+        Without the exception below, stops from the first block with a width of at most the target on, which it
+        remembers. With one or two treatments, a block counts only with at least 4 degrees of freedom, (blocks - 1) *
+        treatments, and the stop is 2 blocks after it.
         """
         few = self._treatments <= _FEW
         known = not few or (blocks - 1) * self._treatments >= _LEAST_FREEDOM
@@ -352,10 +366,10 @@ class StoppingRule:
 
 
 def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
-    """Return the runs of the next unfinished block; empty without `until`, or when the intervals are narrow.
+    """Return all runs of the next unfinished block, also recorded ones; empty if no block is needed.
 
-    These are all runs of the block, also recorded ones. `design` returns the design of an experiment; `runs_path` is
-    the folder with the recorded runs. Empty, too, at `until.most`.
+    None is needed without `until`, if the intervals are narrow enough, and at `until.most` blocks. `design` returns the
+    design of an experiment; `runs_path` is the folder with the recorded runs. BadInput if a recorded run is damaged.
     """
     until = experiment.file.until
     if until is None:

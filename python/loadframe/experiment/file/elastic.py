@@ -25,7 +25,7 @@ class ComingClients(Model):
     most: Count
 
     def level(self) -> ClientLevel:
-        """Return the number of clients over time as stages: each number for `every` s, then the next at once."""
+        """Return the stages from `from_` to `most` clients: each number for `every` s, then `more` more at once."""
         stages = []
         for clients in range(self.from_, self.most, self.more):
             stages.append(ClientStage(to=clients, over=self.every))
@@ -41,7 +41,7 @@ class RateShare(Model):
 
 
 def _clients_form(value: object) -> str:
-    """Return the tag of the model for a value of `clients`: expression, coming, levels or level."""
+    """Return the tag for `clients`: `expression`, `coming` (with `every`), `levels` (other mappings) or `level`."""
     if is_expression(value):
         return "expression"
     if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
@@ -50,7 +50,7 @@ def _clients_form(value: object) -> str:
 
 
 def _rate_form(value: object) -> str:
-    """Return the tag of the model for a value of `rate`: expression, a share, levels or level."""
+    """Return the tag for `rate`: `expression`, `a share` (with `share`), `levels` (other mappings) or `level`."""
     if is_expression(value):
         return "expression"
     if isinstance(value, RateShare) or (isinstance(value, dict) and "share" in value):
@@ -92,12 +92,12 @@ class LoadEntry(Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether the load is open loop: requests are due at a rate, independent of the answers."""
+        """Whether the load sets a rate (open loop). False for `as_written`, even if the workload's load is open."""
         return self.rate is not None
 
     @model_validator(mode="after")
     def _check_load_model(self) -> "LoadEntry":
-        """Refuse other than exactly one of clients, rate and as_written; refuse keys of open loads in a closed one."""
+        """Refuse other than one of clients, rate, as_written; and `arrivals` or `max_in_flight` without a rate."""
         keys = [key for key in ("clients", "rate", "as_written") if getattr(self, key) is not None]
         if len(keys) != 1:
             problem = f"both {keys[0]} and {keys[1]}" if keys else "neither clients nor a rate"
@@ -258,5 +258,5 @@ class ElasticFile(ExperimentFile):
         return self
 
     def under(self, transition: str) -> tuple[str, ...]:
-        """Return the names of the loads under which a transition runs."""
+        """Return the names of the loads of a transition, in its order; if it names none, all loads of the file."""
         return self.transitions[transition].loads or tuple(self.loads)

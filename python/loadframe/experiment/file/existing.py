@@ -46,7 +46,10 @@ def scale_command(experiment: Experiment) -> ScaleCommand | None:
 
 
 def check_existing(experiment: Experiment) -> None:
-    """Raise BadInput for keys and factors that an existing cluster does not permit, or that require one."""
+    """Raise BadInput for keys, factors, settings, numbers of nodes and steps that an existing cluster does not permit.
+
+    For a new cluster, raise it only for keys that require an existing one, and for `prepare: once`.
+    """
     file, document = experiment.file, experiment.document
     if not experiment.exists:
         for key in EXISTING_KEYS:
@@ -70,7 +73,9 @@ def check_existing(experiment: Experiment) -> None:
 def _check_factors(experiment: Experiment) -> None:
     """Raise BadInput for factors that an existing cluster or `data: reuse` does not permit.
 
-    Also for `store.hosts` as a factor with `store.cluster`, or with settings as factors.
+    Version, limits, links and encryption are not permitted; nor is `store.kind`, unless `store.hosts` is a factor, too.
+    With `data: reuse`, factors may not change the data: keys of collections, and parameters that affect prepared
+    phases. `store.hosts` is not permitted with `store.cluster`, or with settings as factors.
     """
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
@@ -91,7 +96,7 @@ def _check_factors(experiment: Experiment) -> None:
 
 
 def _check_settings(experiment: Experiment) -> None:
-    """Raise BadInput for settings that no running cluster of the store's kind can change.
+    """Raise BadInput for settings, of the file or as factors, that the store's kind cannot change while it runs.
 
     Not checked if `store.kind` is a factor.
     """
@@ -112,7 +117,7 @@ def _check_settings(experiment: Experiment) -> None:
 
 
 def not_checked(experiment: Experiment) -> str | None:
-    """Return a sentence that names the unchecked facts of an existing cluster in a dry run; for new clusters None."""
+    """Return a sentence on facts of an existing cluster that a dry run does not check; None for new clusters."""
     if not experiment.exists:
         return None
     names = list(experiment.file.store.settings)
@@ -125,7 +130,7 @@ def not_checked(experiment: Experiment) -> str | None:
 
 
 def not_observed(experiment: Experiment) -> list[str]:
-    """Return sentences on what Loadframe cannot observe or change on existing clusters; empty for new ones."""
+    """Return sentences on facts of existing clusters that Loadframe cannot observe or change; empty for new ones."""
     if not experiment.exists:
         return []
     unchanged = (
@@ -142,15 +147,15 @@ def not_observed(experiment: Experiment) -> list[str]:
 
 
 def _is_hard(experiment: Experiment, name: str) -> bool:
-    """Return whether the factor `name`, `with.NAME`, is a parameter that affects the data of the prepared phases."""
+    """Return whether the workload parameter of the factor `name`, `with.NAME`, affects the prepared phases."""
     parameter = name.removeprefix(WITH)
     return parameter in experiment.workload.shaping(experiment.prepared)
 
 
 def _check_nodes(experiment: Experiment) -> None:
-    """Raise BadInput for numbers of nodes that cannot be set, and for expressions or transitions with unknown numbers.
+    """Raise BadInput for `nodes` as a factor without `store.cluster` or `scale_command`, or for an unusable command.
 
-    Also raise it for a `scale_command` that is not usable.
+    Without any number of nodes, refuse expressions with `nodes`, and transitions without their own number.
     """
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
@@ -176,7 +181,10 @@ def _check_nodes(experiment: Experiment) -> None:
 
 
 def _check_steps(experiment: Experiment, file: ElasticFile) -> None:
-    """Raise BadInput for steps that an existing cluster does not allow, and for scaling without `scale_command`."""
+    """Raise BadInput for steps other than `add N`, `remove N` and `set`, as for clusters that Loadframe did not start.
+
+    Without `scale_command`, also for `add`, `remove` and policies.
+    """
     document, can_scale = experiment.document, file.store.scale_command is not None
     for name, transition in file.transitions.items():
         place = ("transitions", name)

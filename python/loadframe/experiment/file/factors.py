@@ -48,7 +48,7 @@ _REMEDY = "use numbers, names of factors such as nodes, + - * / // %, parenthese
 
 
 def is_expression(value: object) -> bool:
-    """Return whether a value in a file is one expression `${...}`; `$${...}` is text."""
+    """Return whether a value in a file is one expression `${...}`, without text around it; `$${...}` is text."""
     return isinstance(value, str) and value.startswith(_MARK) and value.endswith(_END) and value.count(_MARK) == 1
 
 
@@ -119,7 +119,10 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _check(tree: ast.expr, text: str, names: list[str]) -> None:
-    """Append the names of a tree to `names`, with repeats; BadInput for any part that is not arithmetic."""
+    """Append the names of a tree to `names`, with repeats; BadInput for a part that is not allowed.
+
+    Allowed are numbers, names, signs, `+ - * / // %`, `min(...)` and `max(...)`. `text` is for messages.
+    """
     match tree:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return
@@ -199,9 +202,9 @@ class Factor:
     written: tuple[Level, ...] = ()
 
     def takes(self, treatment: Mapping[str, Level]) -> bool:
-        """Return whether the levels as written yield this factor's level, given the other levels of the treatment.
+        """Return whether the factor's level in a treatment is the value of one of `written` at the treatment's levels.
 
-        True if none is an expression.
+        True if no level is an expression (`written` is empty).
         """
         level = treatment[self.name]
         return not self.written or level in [_evaluate(self.name, written, treatment) for written in self.written]
@@ -260,9 +263,10 @@ def _derived_factor(
     others: tuple[Factor, ...],
     where: Callable[[str, int | None], Place],
 ) -> Factor:
-    """Return the factor `clients` or `rate` whose `levels` are expressions of the factors `others`.
+    """Return the factor `clients` or `rate` whose `levels` are expressions of the factors `others`, or numbers.
 
-    Its levels are all values at the levels of `others`, ascending. BadInput, with the position, for an invalid one.
+    Its levels are all values at all combinations of the levels of `others`, ascending. BadInput, with the position by
+    `where`, for an invalid one.
     """
     numbers: set[Level] = set()
     for index, level in enumerate(levels):
@@ -286,14 +290,17 @@ def _evaluate(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
 
 
 def _checked_expression(level: Level) -> Level:
-    """Return the level unchanged; BadInput for an invalid expression."""
+    """Return the level unchanged; BadInput if it is an invalid expression. Other levels are not checked."""
     if is_expression(level):
         expression(str(level))
     return level
 
 
 def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:
-    """Return the parser of a factor's levels; BadInput, with the position, for an unknown factor."""
+    """Return the function that parses a level of the factor `name`; its BadInput has no position.
+
+    It returns settings, keys of collections and parameters as they are. BadInput, at `place`, for an unknown factor.
+    """
     if name in READERS:
         return READERS[name]
     if name.startswith(SETTINGS) and name != SETTINGS:
@@ -312,7 +319,7 @@ def _reader(document: Document, name: str, workload: Workload, place: Place) -> 
 
 
 def _check_collection(document: Document, name: str, workload: Workload, place: Place) -> None:
-    """Raise BadInput, with `place`, if the factor `name` has an unknown collection or no key.
+    """Raise BadInput, at `place`, if the factor `name`, `collections.NAME.KEY`, has an unknown collection or no key.
 
     The key itself is checked when the store is known.
     """
@@ -329,7 +336,7 @@ def _check_collection(document: Document, name: str, workload: Workload, place: 
 def _check_parameter(
     document: Document, workload: Workload, parameter: str, value: Level, place: tuple[str | int, ...]
 ) -> None:
-    """Raise BadInput, with `place`, if a level is invalid for the parameter of the workload."""
+    """Raise BadInput, at the path `place` in the document, if `value` is invalid for the parameter of the workload."""
     folder = document.path.parent
     workload.with_parameters({parameter: value}, folder=folder, where=lambda _: document.where(place))
 

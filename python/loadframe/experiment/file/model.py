@@ -113,7 +113,7 @@ EncryptionWord = Literal["none", "http", "transport", "both"]
 
 
 def _machine(value: Any) -> Any:
-    """Return the value unchanged; refuse a text that is not a machine with an optional number of nodes."""
+    """Return the value unchanged; refuse a text other than `NAME` or `NAME:NODES`."""
     try:
         if isinstance(value, str):
             parse_machine(value)
@@ -127,7 +127,10 @@ MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=st
 
 
 def _kind(value: Any) -> Any:
-    """Return the value unchanged; refuse a text that is neither a name nor a path."""
+    """Return the value unchanged; refuse a text that is neither a path (with a slash) nor a name.
+
+    A name has up to 80 letters, digits, `_`, `.` and `-`. Whether such a store exists is not checked.
+    """
     if isinstance(value, str) and not is_path(value) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
         raise wrong(
             f"{short_json(value)} is not a kind of store", "see `loadframe stores`; a path must contain a slash"
@@ -213,19 +216,20 @@ class StoreEntry(Model):
 
     @property
     def exists(self) -> bool:
-        """Whether the cluster exists before the experiment."""
+        """Whether `hosts` or `cluster` names a cluster, which then exists before the experiment."""
         return bool(self.hosts or self.cluster)
 
     @property
     def expected_nodes(self) -> int | None:
-        """The number of nodes in the file; None if the file does not set it."""
+        """`nodes` if the file sets it, otherwise None instead of the default."""
         return self.nodes if "nodes" in self.model_fields_set else None
 
     @model_validator(mode="after")
     def _check_existing(self) -> "StoreEntry":
-        """Refuse `hosts` with `cluster`, keys of access with `cluster`, and keys of new clusters with an existing one.
+        """Refuse `hosts` with `cluster`, `ACCESS_KEYS` with `cluster`, and `STARTING_KEYS` with either.
 
-        Also refuse a prefix with `data: reuse`. Keys that require an existing cluster are checked later.
+        Also refuse a prefix with `data: reuse`. For keys that require an existing cluster, see
+        `existing.check_existing`.
         """
         given = self.model_fields_set
         if self.hosts and self.cluster:
@@ -246,7 +250,7 @@ class StoreEntry(Model):
 
     @model_validator(mode="after")
     def _check_placement(self) -> "StoreEntry":
-        """Refuse keys for nodes on other machines if `host` is not one of `REMOTE_HOSTS`."""
+        """Refuse `PLACEMENT_KEYS` (nodes on other machines) if `host` is not one of `REMOTE_HOSTS`."""
         for key in PLACEMENT_KEYS:
             if self.host not in REMOTE_HOSTS and key in self.model_fields_set:
                 raise wrong(
@@ -428,11 +432,11 @@ class Prices(Model):
         return self
 
     def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
-        """Return the price for each level of `by`, in the order of its levels in `factors`; None without `by`.
+        """Return the price of a node hour for each level of `by`, in the order of `factors`; None without `by`.
 
-        Raise pydantic's error for unknown factors, levels without a price, and other factors that change the size of
-        the nodes, or the number of processes beside them. These are further members, routers, config servers, and nodes
-        behind an application.
+        `factors` has the levels of each factor. Raise pydantic's error for an unknown `by`, for levels without a
+        price, and for other factors with several levels that change the size of the nodes or the number of processes
+        beside them. These are further members, routers, config servers, and nodes behind an application.
         """
         for name, levels in factors.items():
             beside = re.fullmatch(r"store\.settings\.([^.]+\.nodes|config_members|routers)", name)
@@ -502,7 +506,7 @@ class ExperimentFile(Model):
 
     @model_validator(mode="after")
     def _check_prices(self) -> "ExperimentFile":
-        """Refuse prices in kinds without costs, levels without a price, and a second SLO in capacity experiments."""
+        """Refuse prices in kinds without costs or refused by `of_levels`, and a second SLO in capacity experiments."""
         if self.prices:
             if self.kind in _WITHOUT_COSTS:
                 raise wrong(f"experiments of kind {self.kind} do not support prices", "remove prices", key="prices")
@@ -513,7 +517,7 @@ class ExperimentFile(Model):
 
     @property
     def levels(self) -> Mapping[str, Sequence[Any]]:
-        """The levels of each factor, including the sizes of a settings experiment."""
+        """The levels of each factor as written, with the sizes (`at`) of a settings experiment."""
         return {**getattr(self, "factors", {}), **getattr(self, "at", {})}
 
     @model_validator(mode="after")
@@ -560,7 +564,10 @@ class CurvesFile(PacedFile):
 
     @model_validator(mode="after")
     def _check_axes(self) -> "CurvesFile":
-        """Refuse axes of unknown factors, fitted sizes and levels without numbers; and log axes for levels up to 0."""
+        """Refuse axes of unknown factors, of `SIZES`, and of factors without two numeric levels.
+
+        The axes of `SIZES` are fixed, because their curves are fitted. Also refuse `log` for levels of 0 or below.
+        """
         for name, spacing in self.axes.items():
             if name not in self.factors:
                 raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")

@@ -90,7 +90,7 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
 
 
 def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
-    """Return the columns in a header row, as they are; BadInput for unknown, duplicate and missing ones."""
+    """Return the header row unchanged; BadInput, at `where`, for unknown, duplicate and missing columns."""
     known = [*_NEEDED, *_OPTIONAL, *_factors(experiment)]
     for column in row:
         if column not in known:
@@ -104,7 +104,11 @@ def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
 
 
 def _factors(experiment: "Experiment") -> list[str]:
-    """Return the names allowed as columns of factors and in `against`, without duplicates."""
+    """Return the names allowed as columns of levels and in `against`, without duplicates.
+
+    These are `nodes`, `clients`, `store.kind`, the factors, the parameters that the file sets (`with.NAME`),
+    `transition` and `load` of elastic experiments, and `variant` of comparisons.
+    """
     elastic = ["transition", "load"] if experiment.file.kind == "elastic" else []
     variants = ["variant"] if experiment.file.kind == "compare" else []
     parameters = [WITH + name for name in experiment.file.with_]
@@ -114,7 +118,10 @@ def _factors(experiment: "Experiment") -> list[str]:
 
 
 def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _PublishedLine:
-    """Return the figure in a row, given its cells by column; BadInput, at `where`, for invalid cells."""
+    """Return the figure in a row, without a computed change; BadInput, at `where`, for invalid cells.
+
+    `cells` maps columns to texts. A unit of `%`, except for errors, makes the value a change, which requires `against`.
+    """
     measure, phase, unit = cells["measure"], cells.get("phase", ""), cells["unit"]
     if measure not in MEASURES:
         raise BadInput(f"unknown measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
@@ -158,9 +165,10 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
 
 
 def _spread(cells: Mapping[str, str], where: str, *, relative: bool) -> dict[str, float]:
-    """Return the published distribution in a row, in the unit of the row. `relative`: the row gives a change.
+    """Return the published distribution in a row by column (`SPREAD`), in the unit of the row; empty without one.
 
-    BadInput, at `where`, for a distribution of a change, values that do not ascend, and one quartile without the other.
+    `relative`: the row gives a change. BadInput, at `where`, for a distribution of a change, values that do not ascend,
+    and one quartile without the other.
     """
     spread = {name: _number(cells[name], where) for name in SPREAD if cells.get(name)}
     if spread and relative:
@@ -228,9 +236,9 @@ def _number(text: str, where: str) -> float:
 
 
 def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
-    """Return the name and the level in a text `NAME=LEVEL`, the level of a factor as a JSON value.
+    """Return name and level of a text `NAME=LEVEL`, for a factor (see `_factors`) or `phase`.
 
-    BadInput, at `where`, for other texts, and for an unknown factor or phase.
+    The level is read as a YAML scalar, a phase as text. BadInput, at `where`, for other texts and unknown names.
     """
     name, equals, level = text.partition("=")
     if not equals or not level:
@@ -253,7 +261,11 @@ def _scalar(text: str, where: str) -> Any:
 
 
 def _scale(unit: str, measure: str, where: str) -> float:
-    """Return the factor from a unit to the base unit of a measure (1/s, s, a share, users); BadInput without one."""
+    """Return the factor that converts `unit` to the base unit of a measure (1/s, s, a share, users).
+
+    Throughput is in `NAME/TIME` with any name, such as `inserts/5s`; errors are in `%` or without a unit; times are in
+    us, ms, s or min. BadInput, at `where`, for another unit.
+    """
     if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:
@@ -279,11 +291,11 @@ def _scale(unit: str, measure: str, where: str) -> float:
 
 
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
-    """Return the figure of a line, with its change relative to its reference or the first figure of its series.
+    """Return the figure of a line with its change: its value / that of its reference - 1.
 
-    Figures of a series have the same measure, series and phase. Unchanged if it is a change already, is an instant, or
-    is alone in its series, and if the reference is 0. BadInput if the reference is not among `lines`, or has several
-    values.
+    The reference is the figure at the levels in `against`, by default the first of the same measure, series and phase
+    in `lines`; `against` of the result then has its levels. Unchanged if the figure is a change already, is an instant,
+    or is alone, and if the reference is 0. BadInput if the reference is not among `lines`, or has several values.
     """
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
@@ -321,5 +333,5 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
 
 
 def _same_series(figure: PublishedFigure, other: PublishedFigure) -> bool:
-    """Return whether two figures have the same measure and series."""
+    """Return whether two figures have the same measure and series; the phase is not compared."""
     return (figure.measure, figure.series) == (other.measure, other.series)

@@ -143,10 +143,10 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
 
 
 def _with_capacities(experiment: Experiment) -> Experiment:
-    """Return the experiment with the results of its capacity experiment, if its rate is a share of them.
+    """Return the experiment with the capacities (1/s) of its capacity experiment; unchanged without the key `capacity`.
 
-    BadInput if that folder has no usable result, or none at the levels of a run, or if the rate counts groups or
-    journeys.
+    BadInput if that folder has no capacity as a rate, or none at the levels of some run; if it measured another load or
+    kind of store (`_other_load`); or if a measured phase sends groups, or journeys of several requests.
     """
     file, document = experiment.file, experiment.document
     folder = file.capacity if isinstance(file, PacedFile) else None
@@ -196,11 +196,12 @@ def _with_capacities(experiment: Experiment) -> Experiment:
 
 
 def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str | None:
-    """Return how load or store of the capacity experiment `measured` differ, apart from the factors of both, or None.
+    """Return the first difference of load or store from the capacity experiment `measured`, as a clause, or None.
 
-    Its runs record the workload: the file may have other values by now, and the library sets some without the file.
-    Expressions of `nodes` and common factors, and the growing parameter of weak scaling, count with their values at the
-    levels of these runs. Expressions of other factors do not count.
+    An example is `its store is mongodb`. Factors of either experiment do not count. The load is that of its recorded
+    runs: the file may have other values by now, and the library sets some without the file. Expressions of `nodes` and
+    common factors, and the growing parameter of weak scaling, count with their values at the levels of these runs.
+    Expressions of other factors do not count.
     """
     description = measured.description
     planned, recorded_factors = {factor.name for factor in experiment.factors}, set(description["factors"])
@@ -236,12 +237,15 @@ def _other_load(experiment: Experiment, measured: "RecordedExperiment") -> str |
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """Return the names in an expression."""
+    """Return the names in a value that `is_expression`, without repeats."""
     return expression(str(value)).names
 
 
 def _workload_at(experiment: Experiment, levels: Mapping[str, Level], varied: Collection[str]) -> Workload:
-    """Return the workload with the parameters at these levels, `nodes` among them, without the parameters `varied`."""
+    """Return the workload with the file's expressions and the kind's parameters at these levels and `nodes`.
+
+    Expressions of the parameters `varied` are not evaluated; these parameters keep the workload's values.
+    """
     document = experiment.document
     values: dict[str, Level] = {
         name: expression(str(value)).value(levels)
@@ -257,7 +261,7 @@ def _workload_at(experiment: Experiment, levels: Mapping[str, Level], varied: Co
 
 
 def _kind(document: Document) -> Kind:
-    """Return the kind of the file, before its other keys are validated; BadInput if it is missing or unknown."""
+    """Return the kind in a file whose other keys are not validated yet; BadInput if it is missing or unknown."""
     data, known = document.data, kinds.names()
     if not isinstance(data, dict):
         validate(document, ExperimentFile)  # raises BadInput
@@ -275,7 +279,8 @@ def _kind(document: Document) -> Kind:
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the phases to prepare and to measure; BadInput for unknown, duplicate or missing phases.
 
-    By default, the preparing phases that are not used otherwise, and the only other phase.
+    Without `measure`: the only phase that neither prepares nor finishes; BadInput for several. Without `prepare`, or
+    with `once`: all preparing phases of the workload, in its order, that are in neither `measure` nor `finish`.
     """
     phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare), ("finish", file.finish)):
@@ -312,10 +317,10 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
 def _check_kinds_of_stores(
     document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
 ) -> None:
-    """Raise BadInput for a path without a definition of a store, and for a store whose nodes cannot run on the host.
+    """Raise BadInput for a kind of store that is a path without a valid definition.
 
-    `where` returns the position of a level of `store.kind` by index. On this machine, names of Loadframe's stores are
-    checked later.
+    With nodes on other machines (`REMOTE_HOSTS`), also for an unknown kind or one that cannot run there; on this
+    machine, names are checked later. `where` returns the position of a level of `store.kind` by index.
     """
     varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
     written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]

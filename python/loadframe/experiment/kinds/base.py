@@ -41,7 +41,7 @@ class Stage:
     listener: Listener
 
     def session(self, run: PlannedRun) -> "Session":
-        """Return a session on the cluster with workload, load generator and seed of a run; download missing corpora."""
+        """Return a session on the cluster for a run: its workload, generator and seed; download missing corpora."""
         # Imported here because reading an experiment file does not need the analyses, which take long to import.
         from loadframe.experiment.runner.session import Session
 
@@ -51,11 +51,11 @@ class Stage:
             seed=seed_of(self.experiment, run),
             generator=self.experiment.generator(run.treatment),
             listener=self.listener,
-            allow_bad=self.experiment.file.allow_bad,
+            allow_bad=None if self.experiment.file.kind == "elastic" else self.experiment.file.allow_bad,
         )
 
     def labels(self, run: PlannedRun) -> Labels:
-        """Return treatment, block and repetition of a run."""
+        """Return treatment, block and repetition of a run for its manifest."""
         return labels_of(run)
 
 
@@ -91,7 +91,7 @@ class Crash(RunHook):
 
 
 def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False) -> Iterator[Arrivals]:
-    """Yield the arrival process of each open stream in the measured phases, in order, with repeats.
+    """Yield the arrival process of each open stream of the measured phases, with repeats; nothing for closed streams.
 
     `clients` and `rate`: as if the experiment set a number of clients or a rate, which makes streams closed or open.
     """
@@ -102,7 +102,10 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
 
 
 def check_slo(experiment: Experiment, slo: SloEntry, place: Place, measured: Sequence[str]) -> None:
-    """Raise BadInput if `slo` limits an operation that the phases `measured` do not record; `place` is its position."""
+    """Raise BadInput if `slo` limits an operation that the phases named in `measured` do not record.
+
+    `place` is the position of the SLO in the file.
+    """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in measured]
     recorded = {name for phase in phases for name in phase.recorded}
     for name in slo.operations or ():
@@ -176,7 +179,8 @@ class Kind:
     ) -> list[ResolvedPhase]:
         """Return the phases that a run measures, with the levels of its treatment, then the phases that finish it.
 
-        BadInput for a level that a phase does not accept, as in `ResolvedPhase.override`.
+        `ranks_per_node` sets the clients of measured phases, except of those with a fixed number of requests. BadInput
+        for a level that a phase does not accept, as in `ResolvedPhase.override`.
         """
         levels = experiment.overrides(treatment)
         clients = experiment.ranks_by_node(treatment)

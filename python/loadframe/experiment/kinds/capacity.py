@@ -73,7 +73,7 @@ class DemandEntry(Model):
 
     @model_validator(mode="after")
     def _check_rate(self) -> "DemandEntry":
-        """Refuse a total rate that no store reaches."""
+        """Refuse a total rate that `reachable_rate` refuses."""
         try:
             reachable_rate(self.rate, f"a demand of {self.users} users with {self.rate_per_user:g}/s each")
         except BadInput as error:
@@ -121,10 +121,10 @@ class Capacity(Kind):
         return _capacity_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Raise BadInput for load factors, phases that cannot take the load, and bounds of operations not measured.
+        """Raise BadInput for clients, rate or users as factors, and for phases, an SLO or demands that do not fit.
 
-        BadInput also for `demands` with factors other than nodes, in another unit than the search, or below its least
-        level. A search over the rate refuses groups of requests and journeys of several requests.
+        A search over the rate refuses phases with groups of requests or journeys of several requests. The SLO may only
+        bound operations of measured phases. `demands` require `nodes` as the only factor.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -231,9 +231,10 @@ class Capacity(Kind):
     def _recorded(
         self, experiment: Experiment, planned: PlannedRun, runs_path: Path
     ) -> tuple[list[Trial], Next | Answer]:
-        """Return the recorded trials of the search at a planned treatment, and the decision of the search after them.
+        """Return the recorded trials of the search at a planned treatment, judged by the SLO, and its next step.
 
-        The searched factor of `planned` does not matter.
+        The step is the next trial, or the answer of a finished search. The searched factor of `planned` does not
+        matter.
         """
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []
@@ -254,7 +255,7 @@ def _why(judgement: Judgement) -> str:
 
 
 def _trial(planned: PlannedRun, step: Next, over: str, number: int) -> PlannedRun:
-    """Return the run of trial `number` (from 1) of a search, with the rate or users of `step` in the factor `over`.
+    """Return the run of a search's trial `number` (from 1) at the rate or users of `step`, as level of `over`.
 
     The number gives each trial other arrivals.
     """

@@ -81,7 +81,7 @@ class Compare(Kind):
                 raise experiment.document.error(("variants", other), what, "change a factor in one of them", key=True)
 
     def arrivals(self, experiment: Experiment) -> Iterator[Arrivals]:
-        """Yield the arrival processes of the open loads of each variant, with the factors that the variant sets."""
+        """Yield the arrival processes of the open streams under each variant's load, with repeats."""
         written = _compare_file(experiment.file)
         for levels in written.variants.values():
             factors = tuple(it for it in experiment.factors if it.name in written.factors or it.name in levels)

@@ -33,10 +33,11 @@ from loadframe.yamlfile import Place, did_you_mean
 def loaded(
     streams: tuple[Stream, ...], entry: LoadEntry, capacity: float, arrivals: Arrivals | None, phase: str
 ) -> tuple[Stream, ...]:
-    """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (requests/s).
+    """Return a phase's streams under a load, which exactly one of them gets; its expressions must be evaluated.
 
-    `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence for the
-    stream that gets the load. BadInput, which names the `phase`, if not exactly one stream can take the load.
+    Rates count groups and journeys; one given as a share is that share of `capacity` (requests/s). `as_written` changes
+    no load. `arrivals`, unless None, replaces the arrival process of all open streams; the load's own takes precedence
+    for its stream. BadInput, which names the `phase`, if not exactly one stream can take the load.
     """
     if entry.as_written:
         return with_arrivals(streams, arrivals)
@@ -100,9 +101,10 @@ class Elastic(Kind):
                 _check_same_parameters(experiment, name, load.rate.of)
 
     def _check_load(self, experiment: Experiment, phase: Phase, name: str, load: LoadEntry) -> None:
-        """Raise BadInput for a load that no stream of `phase` can take, or that drops each group of requests.
+        """Raise BadInput for a load that no stream, or more than one, of `phase` can take, or with invalid parameters.
 
-        Also for a ramp that does not grow, and an impossible share or parameter.
+        Also for clients that do not grow, `max_in_flight` below the size of a group, and a share that `_check_share`
+        refuses.
         """
         document = experiment.document
         if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
@@ -180,13 +182,13 @@ class Elastic(Kind):
         return {f"policy {name}": digest([experiment.document.path.parent / name]) for name in names}
 
     def most_nodes(self, experiment: Experiment) -> int:
-        """Return the largest number of nodes that any transition reaches."""
+        """Return the largest number of nodes that any transition can reach."""
         return max(
             self._peak(experiment, transition) for transition in _elastic_file(experiment.file).transitions.values()
         )
 
     def _peak(self, experiment: Experiment, transition: Transition) -> int:
-        """Return the largest number of nodes that a transition can reach."""
+        """Return the largest number of nodes in a transition: at its start, after a step, or a policy's `most`."""
         nodes = most = transition.nodes or experiment.file.store.nodes
         for step in transition.timeline or ():
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
@@ -195,7 +197,7 @@ class Elastic(Kind):
         return max(most, transition.policy.most if transition.policy else 0)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return the arrival processes of open loads and of the other streams of the phase."""
+        """Return the arrival processes of the phase's open streams under each load, with repeats."""
         file = _elastic_file(experiment.file)
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name in file.loads:
@@ -227,7 +229,7 @@ class Elastic(Kind):
         return [self._phase(experiment, workload, treatment, 1.0)]
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return the length of a run: warm-up and duration, s."""
+        """Return the length of a run, s: warm-up (at most, if automatic) and duration."""
         times = experiment.overrides(treatment)
         return float(times.get("warmup", _warmup(experiment, workload)) + times["duration"])
 
@@ -267,10 +269,10 @@ class Elastic(Kind):
 
 
 def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool, after_load: bool) -> None:
-    """Raise BadInput if a trigger needs more seconds of data than the run has, or than `within`.
+    """Raise BadInput if a trigger needs more seconds of load than the run has, or than its `within`.
 
-    `within` matters for the `first` step, and for a step right after one with a trigger on the load (`after_load`),
-    whose seconds do not count again.
+    `within` is compared in the `first` step, whose data starts with the run. It is also compared in a step right after
+    one with a trigger on the load (`after_load`): seconds before that trigger fired do not count.
     """
     window, length = _elastic_file(experiment.file).window, longest(_elastic_file(experiment.file).duration or 0.0)
     stretches = {
@@ -313,7 +315,10 @@ def _elastic_file(file: ExperimentFile) -> ElasticFile:
 
 
 def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
-    """Return the load `name` with its expressions evaluated at a treatment, whose `nodes` is the initial number."""
+    """Return the load `name` with its expressions evaluated at a treatment, whose `nodes` is the initial number.
+
+    BadInput for an expression without a valid value.
+    """
     entry, values = _elastic_file(experiment.file).loads[name], expression_values(experiment, treatment)
     keys = {key: f"loads.{name}.{key}" for key in PACES}
     return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
@@ -344,9 +349,11 @@ def _check_same_parameters(experiment: Experiment, name: str, of: str) -> None:
 
 
 def _check_share(experiment: Experiment, phase: Phase, name: str, rate: RateShare) -> None:
-    """Raise BadInput if no control run measures the capacity, under the load `rate.of`, for the rate of load `name`.
+    """Raise BadInput if no control run measures the capacity for `rate` of the load `name`.
 
-    Also if `phase` has several streams: the capacity is of all, but only one of them gets the rate.
+    The load `rate.of` must exist, be closed loop and not `as_written`; each transition under the load `name` needs one
+    with as many nodes under `rate.of`. Also refuses a `phase` with several streams, of which only one would get the
+    rate.
     """
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
@@ -403,7 +410,7 @@ def _has_rate_share(file: ElasticFile, run: PlannedRun) -> bool:
 
 
 def _salted(experiment: Experiment, run: PlannedRun) -> bytes:
-    """Return a sort key of a run for random order, which the experiment's seed determines."""
+    """Return a sort key of a run: a hash of the experiment's seed and the run's identifier, for a random order."""
     return hashlib.sha256(f"{experiment.seed}/{run.id}".encode()).digest()
 
 
@@ -421,9 +428,9 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
-    """Return the best throughput, 1/s, of the first valid control run under the load `rate.of`, by block.
+    """Return the capacity (1/s) for a run, from the first block with a valid control run under the load `rate.of`.
 
-    See `capacity_shown`. LoadframeError without a valid one.
+    The control run has as many initial nodes as `run`; its block may be another. See `capacity_shown` for the errors.
     """
     transition = _base(_elastic_file(stage.experiment.file), str(run.treatment["transition"]), rate.of)
     assert transition
@@ -437,8 +444,9 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     """Return the best throughput, 1/s, of the first valid control run, given as pairs of identifier and folder.
 
-    This is the largest median of successes per second in any 10 s of the measured window. Missing folders are ignored.
-    LoadframeError, with the reason, if none is valid or the first valid one has no successful request.
+    This is the largest median of successes per second in any 10 s of the measured window of its first phase. Missing
+    folders are ignored. LoadframeError, with the reason, if none is valid or the first valid one has no successful
+    request.
     """
     made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]
     valid = [run for run in made if run.sound and run.narrow and not run.store_failed]

@@ -172,7 +172,10 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
 
 
 def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_path: Path) -> Iterator[PlannedRun]:
-    """Yield runs, on saturated clusters, with numbers of clients that the treatment had only in other blocks."""
+    """Yield runs for the saturated treatments `loaded`, with numbers of clients that only other blocks have recorded.
+
+    `planned` has the treatments of all blocks, without clients.
+    """
     from loadframe.analyze.scale.saturation import every_clients
 
     for run in loaded:
@@ -185,7 +188,10 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 
 def _step(path: Path, clients: int, phase: str, objective: RateName) -> "ClientsTried":
-    """Return the result of a number of clients from a run's folder. Cached, because recorded runs do not change."""
+    """Return the result of a run with `clients` clients from its folder `path`, for the rate `objective` of `phase`.
+
+    Cached until the run is written again.
+    """
     # A failed run may be repeated under the same name.
     written = (path / SUMMARY_FILE).stat()
     return _read_step(path, clients, phase, objective, (written.st_ino, written.st_mtime_ns))
@@ -193,7 +199,7 @@ def _step(path: Path, clients: int, phase: str, objective: RateName) -> "Clients
 
 @functools.lru_cache(maxsize=10_000)
 def _read_step(path: Path, clients: int, phase: str, objective: RateName, _written: tuple[int, int]) -> "ClientsTried":
-    """Read the result for `_step`; `_written` identifies the run among those with the same folder, for the cache."""
+    """Read the result for `_step`. `_written` (inode and time of the summary) is only part of the cache's key."""
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.scale.saturation import clients_tried
     from loadframe.record import Run

@@ -84,9 +84,9 @@ class Settings(Kind):
         return (key, name) if index is None else (key, name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Raise BadInput for throughput as the objective of an open load, and for `until` with an optimiser (`tpe`).
+        """Raise BadInput for a throughput objective with an open load, and for `until` with an optimiser (`tpe`).
 
-        Documents are allowed where each phase ingests a source, because the store decides how many it accepts.
+        The objective `documents` is allowed if each measured phase ingests a source: the store decides what it accepts.
         """
         written, document = _settings_file(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
@@ -128,7 +128,7 @@ class Settings(Kind):
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next block of `until`, else the next trial of each search, else the missing confirmation runs.
 
-        Empty if the experiment is complete. BadInput if a recorded run is missing or damaged.
+        Empty if the experiment is complete. BadInput if a recorded run is damaged.
         """
         written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
@@ -148,7 +148,10 @@ class Settings(Kind):
     def _trials(
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> "tuple[PlannedRun | None, list[RecordedRun]]":
-        """Return the next trial of the search at a size (None at its end), and the search's recorded trials."""
+        """Return the next trial of the search at a size (None after the last), and its recorded trials in order.
+
+        BadInput if a recorded trial is damaged.
+        """
         written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
@@ -167,9 +170,9 @@ class Settings(Kind):
         return None, made
 
     def _confirming(self, experiment: Experiment, runs: "Sequence[RecordedRun]") -> list[PlannedRun]:
-        """Return all confirmation runs, in new blocks, of default and winner at each size, in the order ABBA.
+        """Return all confirmation runs, also recorded ones: default and winner at each size, in the order ABBA.
 
-        Empty with `confirm: 0`. Sizes without a winner in `runs` are omitted.
+        They are in new blocks. Winners follow from `runs`; sizes without one are omitted. Empty with `confirm: 0`.
         """
         written = _settings_file(experiment.file)
         planned = []
@@ -242,10 +245,10 @@ def _read(planned: PlannedRun, runs_path: Path) -> "RecordedRun":
 
 
 def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
-    """Return earlier attempts of the design in which the store failed; a repeated run does not cancel that failure.
+    """Return earlier attempts of repeated runs in which the store failed; a repetition does not cancel that failure.
 
-    Attempts of confirmation runs are omitted: neither trials nor winners depend on the confirmation. BadInput if an
-    attempt is damaged.
+    `runs_path` is the folder of runs. Attempts of confirmation runs are omitted: neither trials nor winners depend on
+    the confirmation. BadInput if an attempt is damaged.
     """
     from loadframe.analyze.experiment import read_attempts
 
@@ -256,7 +259,8 @@ def _failed_attempts(runs_path: Path) -> "list[RecordedRun]":
 def loss(objective: str, run: "RecordedRun", phase: str) -> float | None:
     """Return the value that an optimiser minimises: the logarithm of a time (s), or of the inverse of throughput (1/s).
 
-    Infinite if the store failed. None if the run is invalid or only bounds the figure on one side.
+    `objective` is a rate, or a percentile or `mean` of the main operation's response times in `phase`. Infinite if
+    requests of the run failed. None if the run is invalid, or its figure has no upper bound.
     """
     from loadframe.analyze.compare import Measure
     from loadframe.analyze.scale.treatments import main_operation

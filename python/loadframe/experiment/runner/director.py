@@ -36,9 +36,10 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
 from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
 from loadframe.experiment.runner.listener import RunHook
+from loadframe.experiment.runner.node_samplers import process_samplers
 from loadframe.experiment.runner.triggers import LiveMetrics, NotBefore, RunState, Trigger
 from loadframe.load import Progress
-from loadframe.observe import ProcessSampler, Sample
+from loadframe.observe import Sample
 from loadframe.record import RunWriter
 
 
@@ -58,7 +59,7 @@ Policy = Callable[[PolicyInput], int]
 
 
 def thresholds(below: float, above: float) -> Policy:
-    """Return the policy that adds a node above a CPU share (0 to 1) of `above`, and removes one below `below`."""
+    """Return the policy that adds a node above a mean CPU share (0 to 1) of `above`, and removes one below `below`."""
 
     def decide(seen: PolicyInput) -> int:
         """Return the number of nodes: one more, one fewer, or the same."""
@@ -68,7 +69,7 @@ def thresholds(below: float, above: float) -> Policy:
 
 
 def target_tracking(share: float) -> Policy:
-    """Return the policy that keeps the CPU share near `share` (0 to 1), with nodes in proportion to CPU use."""
+    """Return the policy that keeps the mean CPU share near `share` (0 to 1), with nodes in proportion to CPU use."""
 
     def decide(seen: PolicyInput) -> int:
         """Return the number of nodes, rounded up, with which the CPU share would meet the target."""
@@ -115,7 +116,7 @@ Report = Callable[[str], None]
 
 
 def change_text(step: Step) -> str:
-    """Return the change of a step for display: `add 1`, `kill node-1`."""
+    """Return the change of a step for display, such as `add 1`, `kill node-1` or `set NAME LEVEL, NAME LEVEL`."""
     key = next(key for key in CHANGES if getattr(step, key) is not None)
     value = getattr(step, key)
     return f"{key} {', '.join(f'{name} {level}' for name, level in value.items()) if key == 'set' else value}"
@@ -124,7 +125,8 @@ def change_text(step: Step) -> str:
 def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
     """Apply the change of a step and wait until it is complete; LoadframeError if it fails.
 
-    `report` gets progress lines. `tell` gets the balancing that is left at each poll, and may raise to abort.
+    `report` gets progress lines. `tell` gets, at each poll, what is balanced in words and the `Balancing` that is left;
+    it may raise to abort. Changes other than `add`, `remove` and `start` do not call it.
     """
     if step.add is not None:
         cluster.grow(step.add, report, tell=tell)
@@ -216,7 +218,10 @@ class Director(RunHook):
         self._writer = writer
 
     def phase(self, start: float, warmup: float) -> None:
-        """Start the watching thread. `start` is s since the run began; the plan's times count from `warmup` s later."""
+        """Start the watching thread. The plan's times count from `start` + `warmup`.
+
+        `start` is the start of the load, s since the run began; `warmup` the longest length of its warm-up, s.
+        """
         self._origin = start + warmup
         self._begin(self._policy if isinstance(self._plan, BoundedPolicy) else self._timeline)
 
@@ -229,7 +234,7 @@ class Director(RunHook):
         return self._holds and self._happened.is_set()
 
     def failure(self) -> LoadframeError | None:
-        """Return the error of a policy, trigger or change, if any."""
+        """Return the first error of a policy or trigger, or unexpected one of a change; it ends the run."""
         return self._failure
 
     def end(self) -> list[str]:
@@ -289,7 +294,7 @@ class Director(RunHook):
             self._change(number, planned.step)
 
     def _hold(self) -> None:
-        """Note that the first change is due; with `holds`, record that the number of clients is now constant."""
+        """Note that the first change is due; with `holds`, record once that the number of clients is constant."""
         if self._holds and not self._happened.is_set():
             self._writer.event(HELD)
         self._happened.set()
@@ -327,10 +332,10 @@ class Director(RunHook):
         self._begin(lambda: self._carry_out(number, step, change))
 
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
-        """Change the cluster, and record the start and the end, failure or interruption as events.
+        """Change the cluster, and record start and end as events: completed, failed, or broken off by the run's end.
 
-        Errors of Loadframe are recorded and not raised; errors that are not the store's are deviations, too. If the run
-        is over, nothing changes.
+        A LoadframeError is recorded, not raised; it is also a deviation if it is a BadInput (fault `treatment`) or the
+        generator's. If the run is over, nothing changes.
         """
         words = change_text(step)
         if self._over.is_set():
@@ -370,9 +375,10 @@ class Director(RunHook):
         self._writer.event(OVER, step=number, change=words)
 
     def _policy(self) -> None:
-        """Ask the policy at each interval, and add or remove nodes up to its answer within its bounds.
+        """Ask the policy every `every` s, and add or remove nodes up to its answer within its bounds.
 
-        Not in a control run, during a change, or during the cooldown. An exception of the policy ends the director.
+        Does not ask in the warm-up, in a control run, during a change, or for `cooldown` s after a decision.
+        LoadframeError for an exception of the policy.
         """
         assert isinstance(self._plan, BoundedPolicy)
         entry, decide = self._plan.entry, self._plan.policy
@@ -403,7 +409,10 @@ class Director(RunHook):
             self._change(number, Step.model_validate({"at": now, key: abs(more)}))
 
     def _observed(self, now: float, span: float) -> PolicyInput | None:
-        """Return the input of the policy for the last `span` seconds; None until throughput and CPU use are known."""
+        """Return the input of the policy at `now`: means of the last `span` s, and the largest p99 of a second.
+
+        None until throughput and CPU use are known. At least 1 s is used.
+        """
         length = max(round(span), 1)
         last, cpu = self._metrics.seconds()[-length:], self._metrics.cpu(length)
         if not last or cpu is None:
@@ -438,6 +447,7 @@ class _Change:
     """State of a change."""
 
     def __init__(self) -> None:
+        """Begin a change that has not ended."""
         #: End of a successful change, s since the start of the measured window.
         self.over: float | None = None
         self.finished = False
@@ -458,35 +468,37 @@ class _CpuWatcher:
     def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
         """Take the cluster to sample, and the metrics that receive the samples.
 
-        Shares are of the nodes' CPU limit or, without an enforced one, of all CPUs of this machine.
+        Shares are of the nodes' CPU limit or, without an enforced one, of all CPUs of the node's machine.
         """
         self._metrics = metrics
         limits = cluster.describe()["limits"]
-        limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
-        self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
+        self._limit = limits["cpus"] if limits["enforced_by"] != "none" else None
         self._cluster = cluster
-        self._sampler = ProcessSampler(self._processes, families=cluster.store.many_processes)
+        self._samplers = process_samplers(cluster)
         self._due = 0.0
 
-    def _processes(self) -> dict[str, int]:
-        """Return the process ids, by node name, of running `data_processes`."""
-        nodes = self._cluster.nodes
-        wanted = data_processes(nodes)
-        return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
+    def _usable(self, node: Node) -> float:
+        """Return the number of CPUs that a node may use."""
+        if self._limit is not None:
+            return float(self._limit)
+        elsewhere = node.machine is not None and not node.machine.here
+        return len(node.machine.facts.cores) if elsewhere and node.machine else psutil.cpu_count() or 1
 
     def look(self, now: float) -> None:
-        """Add the nodes' CPU shares to the metrics, at most once a second.
+        """Add the CPU share of each data node to the metrics, with that of its companions, at most once a second.
 
-        `now` is in s since the start of the measured window; the warm-up, below 0, is ignored.
+        `now` is in s since the start of the measured window; calls during the warm-up, below 0, are ignored. Waits up
+        to 3 s for a machine that does not answer; its nodes then have no share.
         """
         if now < self._due:
             return
         self._due = now + 1.0
-        seen = [look for look in self._sampler.sample(now) if isinstance(look, Sample)]
-        of_node = data_processes(self._cluster.nodes)
+        seen = [look for sampler in self._samplers for look in sampler.sample(now) if isinstance(look, Sample)]
+        nodes = {node.name: node for node in self._cluster.nodes}
+        of_node = data_processes(list(nodes.values()))
         shares: dict[str, float] = defaultdict(float)
         for look in seen:
-            node = of_node.get(look.source.removeprefix("node:"))
-            if look.metric == "process.cpu" and node:
-                shares[f"node:{node}"] += look.value / self._may_use
+            name = of_node.get(look.source.removeprefix("node:"))
+            if look.metric == "process.cpu" and name:
+                shares[f"node:{name}"] += look.value / self._usable(nodes[name])
         self._metrics.look(shares)

@@ -32,7 +32,7 @@ EVICTED = "the store evicted documents for lack of memory"
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
-    """Return the collection of a `take_in` operation, as the pattern `NAME-*` if each day has its own collection."""
+    """Return the collection of an operation's `take_in` form; the pattern `NAME-*` if each day has its own."""
     return f"{form['collection']}-*" if form.get("daily") is not None else str(form["collection"])
 
 
@@ -88,16 +88,16 @@ class EventCount:
         self._of_phase = Counter()
 
     def _acknowledged(self, counts: Mapping[str, Mapping[str, int]]) -> Counter[str]:
-        """Return the number of acknowledged events by collection, from counts by source and kind."""
+        """Return the number of acknowledged events by collection, from counts by source, then kind."""
         return Counter({place.collection: place.acknowledged(counts) for place in self._places})
 
     def changed(self, event: ClusterEvent) -> None:
-        """Store the numbers of acknowledged events so far if `event` is the first kill of a node; ignore others."""
+        """Store the acknowledged events so far, by collection, at the first KILLED event of the run; ignore others."""
         if event.kind == KILLED and self._at_kill is None:
             self._at_kill = self._indexed + self._of_phase
 
     def end(self, outcomes: Sequence[Outcome]) -> tuple[StoredEvents, ...]:
-        """Count the events in the store after the load; LoadframeError if the store cannot count.
+        """Count the events in the store after the load; requires `begin`. LoadframeError if the store cannot count.
 
         Counts again until none is missing, up to the store's `count_lag`, or until an interrupt.
         """
@@ -110,9 +110,10 @@ class EventCount:
             time.sleep(COUNT_PAUSE)
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
-        """Return the events that a run added to a collection, by kind, counted in the store now.
+        """Count the events in a collection now; return those that the run added, by kind, and the acknowledged ones.
 
-        `unique` is set only if the collection held none before.
+        `outcomes` are those of the run's phases. `unique` is False if the collection held events before, or if not all
+        sources generate theirs. Requires `begin`.
         """
         before = self._before[place.collection]
         stored_before = sum(before.values())
@@ -130,12 +131,15 @@ class EventCount:
 
 
 def _kinds(outcome: Outcome) -> dict[str, Mapping[str, int]]:
-    """Return the acknowledged events of each source, by source and kind."""
+    """Return the acknowledged events by source, then kind, from a phase's outcome; empty without sources."""
     return {name: source["kinds"] for name, source in outcome.get("sources", {}).items()}
 
 
 def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
-    """Return the collections that sources write to, with the kinds of their events; unique if all are generated."""
+    """Return the collections that the phases' sources write to, with the kinds of their events by source.
+
+    `unique` is set if all sources of a collection generate their events.
+    """
     places: dict[str, _EventCollection] = {}
     for phase in phases:
         for stream in phase.streams:
@@ -190,7 +194,7 @@ class Gain:
 
 
 def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the kind and the content of an operation that writes documents, or None for other operations."""
+    """Return the kind and the content of a form that writes documents, such as `("bulk", {...})`; None for others."""
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
@@ -207,7 +211,8 @@ def retries_of_warmup(folder: Path) -> Counter[tuple[str, str]]:
 def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any], warmup_retries: int = 0) -> int:
     """Return the most documents that requests without an answer may have written, from the operation's outcome.
 
-    `warmup_retries` is the number of its retries in the warm-up.
+    These are requests in flight at the end and, after a connection error or timeout, all failed requests and retries
+    except failures known to be of another class; times `size` for a bulk. `warmup_retries` are those of the warm-up.
     """
     bulk = form.get("bulk") or {}
     # A bulk may fail by an item although others had no answer. Failed items of deletions are mostly missing documents.
@@ -223,7 +228,7 @@ def unanswered_documents(form: Mapping[str, Any], operation: Mapping[str, Any], 
 
 
 def unacknowledged(form: Mapping[str, Any]) -> bool:
-    """Return whether the store does not acknowledge the writes of an operation, nor report their failures."""
+    """Return whether a form has `write_concern: unacknowledged`: the store reports neither writes nor failures."""
     return form.get("write_concern") == "unacknowledged"
 
 
@@ -235,10 +240,10 @@ def change(
     first: bool,
     new_ids: bool,
 ) -> int | None:
-    """Return how much each document changes the count (such as 1 or -1); None if that depends on the store's content.
+    """Return by how much each document changes the count: 1, 0 or -1; None if that depends on the store's content.
 
-    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty. `new_ids`:
-    the store gives a document without an id a new one.
+    `kind` and `content` are the result of `written_content`; `corpora` has the phase's corpora by name. `first`: the
+    collection is empty. `new_ids`: the store gives a document without an id a new one.
     """
     if content.get("conflicts"):
         return None
@@ -295,10 +300,10 @@ class AcknowledgedDocuments:
     def gains(
         self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> dict[str, dict[str, Any]]:
-        """Return the gains of these operations for a load that starts now; operations without a change are omitted.
+        """Return the gain (`Gain.as_dict`) of each operation that changes the number, for a load that starts now.
 
-        Empty if a deletion may meet missing documents, the store removes documents of a written collection, or other
-        requests may change the number: then nothing is known about the growth.
+        `forms` and `corpora` are the phase's, by name. Empty, because the growth is unknown, if a deletion may meet
+        missing documents, the store removes documents of a written collection, or other requests may change the number.
         """
         if any(self._is_unknown(form) for form in forms.values()):
             return {}
@@ -333,14 +338,18 @@ class AcknowledgedDocuments:
         return collection
 
     def _is_unknown(self, form: Mapping[str, Any]) -> bool:
-        """Return whether the growth by an operation is neither declared nor follows from its form."""
+        """Return whether nothing is known about the growth by an operation.
+
+        Known are forms with `new_documents` or `target`, and writes to collections that are countable; unknown are
+        other forms that may change the number.
+        """
         if form.get("new_documents") is not None or form.get("target"):
             return False
         write = written_content(form)
         return may_change_number(form) if write is None else write[1]["collection"] in self._uncountable
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
-        """Return the counted collection that an operation writes; None for other operations."""
+        """Return the counted collection that an operation writes; None for others, and with `per` or `target`."""
         write = written_content(form)
         # `per` creates a collection for each field value, and `target` names another server.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):
@@ -348,7 +357,10 @@ class AcknowledgedDocuments:
         return str(write[1]["collection"])
 
     def _change(self, form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]]) -> int | None:
-        """Return how much each document of a write changes the count; None if that depends on the store's content."""
+        """Return how much each document of a write changes the count; 0 for other operations.
+
+        None if that depends on the store's content.
+        """
         write = written_content(form)
         if write is None:
             return 0
@@ -375,11 +387,11 @@ class AcknowledgedDocuments:
         return Gain(float(_POSSIBLE.get(action, 1)), sure=False)
 
     def difference(self, collection: str, stored: int, evicted: int = 0) -> str | None:
-        """Return a sentence if the store's count differs from the expected one; None if equal or unknown.
+        """Return a sentence if the store's count `stored` differs from the expected one; None if equal or unknown.
 
         Requests without an answer make the expected number a range. The sentence is about acknowledged documents if the
-        store holds fewer than these. It ends with EVICTED if the missing ones can be among the documents that the store
-        `evicted` from all collections, without those that are missing in another one.
+        store holds fewer than these. It ends with EVICTED if the missing ones can be among the `evicted` documents of
+        all collections, less those missing in other collections.
         """
         self._evicted[collection] = 0
         expected = self._counts.get(collection)

@@ -57,7 +57,7 @@ class NotRestored(LoadframeError):
 
 
 def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[str, Any]:
-    """Return the settings of a treatment by name. None stands for the value before the experiment."""
+    """Return the settings of a treatment by name; a null one is None, for the value before the experiment."""
     settings = dict(experiment.cluster_spec(treatment)["settings"])
     names = [*(SETTINGS + name for name in experiment.file.store.settings), *treatment]
     nulls = {name.removeprefix(SETTINGS) for name in names if name.startswith(SETTINGS)} - set(settings)
@@ -162,7 +162,7 @@ class ExistingClusters:
         return f"{key[0]} at {key[1]} (existing cluster)"
 
     def survey(self, design: Design) -> dict[str, str]:
-        """Attach to every cluster of the design and check it; return version and nodes of each.
+        """Attach to every cluster of the design and check it; return version and nodes of each, by `_name`.
 
         Removes leftovers of earlier commands. Tests each level of a setting, then restores it. BadInput, before the
         first run, if a cluster does not answer or is not as expected, or if a level cannot be set.
@@ -218,7 +218,7 @@ class ExistingClusters:
         )
 
     def check_load(self, design: Design) -> None:
-        """Raise BadInput if the load is invalid in every state; if only in some, their runs fail later."""
+        """Raise BadInput if the load is invalid in every cluster state; if only in some, their runs fail later."""
         refusals = []
         for first, *_ in design.groups():
             cluster, experiment = self._live(self._key(first.treatment)), self.adapted(self._experiment, first)
@@ -235,10 +235,11 @@ class ExistingClusters:
         raise refusals[0]
 
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
-        """Return the cluster of a run, after changing it to the run's number of nodes and settings.
+        """Return the cluster of a run, after changing it to the run's number of nodes and settings; requires `survey`.
 
         Records the settings in `observed`, and notes changes that the run's events can make, for the next run to undo.
-        ClusterLost if it no longer answers; StoreFailed if it cannot be brought into that state.
+        ClusterLost if it no longer answers; StoreFailed if a setting has another effect than in the test;
+        LoadframeError if another change fails.
         """
         key = self._key(run.treatment)
         cluster = self._live(key)
@@ -259,7 +260,7 @@ class ExistingClusters:
         return cluster
 
     def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
-        """Return a copy of the experiment with the number of nodes and the collection prefix of the run's cluster."""
+        """Return a copy of the experiment with node count and collection prefix of the run's attached cluster."""
         target = self._targets[self._key(run.treatment)]
         assert target.cluster
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
@@ -333,7 +334,7 @@ class ExistingClusters:
         )
 
     def lost(self, run: PlannedRun) -> bool:
-        """Return whether the cluster of a run no longer answers."""
+        """Return whether the cluster of a run no longer answers a health check."""
         target = self._targets[self._key(run.treatment)]
         try:
             assert target.cluster
@@ -343,7 +344,7 @@ class ExistingClusters:
         return False
 
     def discard(self) -> None:
-        """Make the next run attach to its cluster (unless it has a name), fill it, and apply its settings again."""
+        """Make the next run fill its cluster and apply its settings again; attach to it again, unless it has a name."""
         for target in self._targets.values():
             if target.name is None and target.cluster:
                 target.uncertain, target.cluster = target.cluster.uncertain, None
@@ -398,9 +399,9 @@ class ExistingClusters:
     _started = False
 
     def _attach(self, key: tuple[str, str]) -> Cluster:
-        """Return the cluster at the addresses, or the named one, which is started if it does not run.
+        """Return the cluster at the addresses of `key`, or the named one, which is started if it does not run.
 
-        Stores whether it was started. LoadframeError if it does not answer or start.
+        Stores in `_started` whether it was started. LoadframeError if it does not answer or start.
         """
         kind, where = key
         store = self._experiment.file.store
@@ -448,7 +449,11 @@ class ExistingClusters:
         return version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(nodes)}"
 
     def _require_state(self, target: ExistingCluster, run: PlannedRun) -> None:
-        """Raise BadInput if version, nodes, health or collections are not as the experiment expects."""
+        """Raise BadInput if version, nodes, health or collections of the cluster are not as the run expects.
+
+        Nodes: the wanted number, unless it can be changed. Health: ready, unless `allow_bad`. Collections: those of the
+        run must exist with `data: reuse`; otherwise none may exist that the experiment did not create.
+        """
         cluster, file = target.cluster, self._experiment.file
         assert cluster
         if file.store.version is not None:
@@ -462,10 +467,11 @@ class ExistingClusters:
             )
         _, unready = cluster.differences()
         if unready and not file.allow_bad:
+            accept = "" if file.kind == "elastic" else ", or accept its state with allow_bad: true"
             raise BadInput(
                 f"the cluster is not ready: {'; '.join(unready)}",
                 where=target.text,
-                remedy=f"repair it, or accept its state with allow_bad: true{cluster.access.status_hint}",
+                remedy=f"repair it{accept}{cluster.access.status_hint}",
             )
         adapted = self.adapted(self._experiment, run)
         collections = adapted.resolve(run.treatment, cluster.store.family, self._listener.step).collections
@@ -495,7 +501,7 @@ class ExistingClusters:
     def _test_settings(self, target: ExistingCluster, design: Design) -> None:
         """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect.
 
-        Settings of steps are only read, because a level may move data.
+        Settings of steps are only read, because a level may move data. Only runs of `design` on this cluster count.
         """
         assert target.cluster
         if names := _settings_of_steps(self._experiment):
@@ -520,7 +526,10 @@ class ExistingClusters:
     # Collections
 
     def _fingerprint(self, experiment: Experiment, treatment: Mapping[str, Level], cluster: Cluster) -> str:
-        """Return a hash of everything that determines the data of a run: collections, phases, corpora and seed."""
+        """Return a hash of everything that determines a run's data: collections, filling phases, corpora and seed.
+
+        The prefix of the collections does not count.
+        """
         experiment = replace(experiment, prefix="")
         workload = experiment.resolve(treatment, cluster.store.family, self._listener.step)
         phases = workload.preparing(experiment.prepared)
@@ -575,7 +584,11 @@ class ExistingClusters:
         return next(key for key, other in self._targets.items() if other is target)
 
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:
-        """Return the fingerprint of data that the experiment may adopt; None if its runs need or make other data."""
+        """Return the fingerprint of the data that the experiment may adopt from an earlier one, or None.
+
+        None without `prepare: once` or `data: keep`, if the file sets a prefix, and if factors or the load change the
+        data.
+        """
         experiment = replace(self._experiment, found_nodes=cluster.size)
         if not experiment.file.fills_once or experiment.file.store.prefix is not None:
             return None
@@ -589,9 +602,10 @@ class ExistingClusters:
         return self._fingerprint(experiment, treatment, cluster)
 
     def _take_over(self, leftover: Ledger, target: ExistingCluster, wanted: str | None) -> None:
-        """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted.
+        """Undo the changes of an earlier command and delete its ledger, or adopt the collections that it kept.
 
-        `wanted` is the fingerprint of the data; None adopts nothing.
+        Collections kept on purpose are adopted if their fingerprint is `wanted` and none were adopted before; else they
+        stay, and so does the ledger.
         """
         earlier, changes, cluster = leftover.changes, target.changes, target.cluster
         assert cluster
@@ -625,7 +639,10 @@ class ExistingClusters:
         leftover.delete()
 
     def _restore_nodes(self, cluster: Cluster, earlier: Changes) -> None:
-        """Give the cluster the number of nodes from before an earlier command, if a `scale_command` can."""
+        """Give the cluster the number of nodes from before an earlier command, with `scale_command`.
+
+        Does nothing without `scale_command`, or if that command noted no number. LoadframeError if the command fails.
+        """
         if earlier.nodes is not None and scale_command(self._experiment):
             # The command of the ledger may have failed, or been killed.
             cluster.uncertain = True

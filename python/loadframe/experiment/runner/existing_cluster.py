@@ -28,7 +28,7 @@ class RuntimeSettings:
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        """Assume that all settings are as before the experiment; `ledger` receives these values in `test`."""
+        """Assume that all settings are as before the experiment; `note` writes their values to `ledger`."""
         self._ledger = ledger
         #: Values in effect, by setting and level as JSON, measured before the first run.
         self._effects: dict[tuple[str, str], str] = {}
@@ -36,16 +36,16 @@ class RuntimeSettings:
         self.applied: dict[str, Any] = {}
 
     def note(self, cluster: Cluster, names: Sequence[str]) -> None:
-        """Write the present values of settings to the ledger, which restores them; BadInput if one cannot be read."""
+        """Write the present values of settings to the ledger, over earlier ones; BadInput if one cannot be read."""
         before = cluster.store.running_settings(cluster.addresses, names)
         self._ledger.changes.settings |= {name: setting.explicit for name, setting in before.items()}
         self._ledger.write()
         self.applied = {**dict.fromkeys(names), **self.applied}
 
     def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
-        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set.
+        """Set and read each level of each setting once, then restore it; BadInput or LoadframeError if that fails.
 
-        First writes the present values to the ledger; see `note`.
+        First writes the present values to the ledger; see `note`. Stores the value in effect of each level.
         """
         self.note(cluster, list(levels))
         for name, values in levels.items():
@@ -57,7 +57,7 @@ class RuntimeSettings:
                 self._effects.setdefault((name, json.dumps(None)), restored)
 
     def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
-        """Raise BadInput, at `where`, if two levels of a setting have the same effect; `test` must have set them."""
+        """Raise BadInput, at `where`, if two levels of a setting have the same effect. Call `test` before."""
         for name, values in levels.items():
             seen: dict[str, Any] = {}
             for level in values:
@@ -73,8 +73,8 @@ class RuntimeSettings:
     def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
         """Set the levels that the cluster does not have, and restore changed settings that are not in `settings`.
 
-        Reads the other settings: a node that restarts may lose them. StoreFailed if a level has another effect than in
-        the test; LoadframeError if setting fails.
+        Reads settings that should hold their level already: a node that restarts may lose them. StoreFailed, at
+        `where`, if a level has another effect than in the test; LoadframeError if setting fails.
         """
         # A variant of a comparison does not name the settings of other variants.
         for name, level in {**dict.fromkeys(self.applied), **settings}.items():
@@ -83,7 +83,10 @@ class RuntimeSettings:
             self._set_exactly(cluster, name, level, where)
 
     def renew(self, cluster: Cluster, where: str) -> list[str]:
-        """Set settings again that lost the effect of their level; return their names. LoadframeError if that fails."""
+        """Set settings again that lost the effect of their level; return their names. Skips unknown levels.
+
+        StoreFailed, at `where`, or LoadframeError if that fails.
+        """
         lost = [
             name for name, level in self.applied.items() if level is not _UNKNOWN and not self._holds(cluster, name)
         ]
@@ -103,7 +106,10 @@ class RuntimeSettings:
             )
 
     def _holds(self, cluster: Cluster, name: str) -> bool:
-        """Return whether a setting has the effect that its level had in the test; True if that is unknown."""
+        """Return whether an applied setting has the effect that its level had in the test; True if that is unknown.
+
+        False if the nodes have different values.
+        """
         expected = self._effects.get((name, json.dumps(self.applied[name])))
         try:
             return expected is None or self._value(cluster, name) == expected
@@ -127,7 +133,7 @@ class RuntimeSettings:
         self.applied |= dict.fromkeys(before)
 
     def may_change(self, names: Sequence[str]) -> None:
-        """Mark the levels of these settings as unknown, because a run may change them; `note` must know them."""
+        """Mark the levels of these settings as unknown, because a run may change them. Call `note` before."""
         self.applied |= dict.fromkeys(names, _UNKNOWN)
 
     def changed(self) -> list[str]:
@@ -173,7 +179,7 @@ class RuntimeSettings:
 
     @staticmethod
     def _value(cluster: Cluster, name: str) -> str:
-        """Return the value in effect of a setting, as text."""
+        """Return the value in effect of a setting, as text; BadInput if the nodes have different values."""
         value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
         return value
 
@@ -206,7 +212,7 @@ class ExistingCluster:
         return self.name or ", ".join(self.hosts)
 
     def require_version(self, cluster: Cluster, expected: str) -> None:
-        """Raise BadInput unless the cluster's version begins with the numbers of `expected`."""
+        """Raise BadInput unless the cluster's version begins with the numbers of `expected`: `8.1` accepts `8.1.3`."""
         version = str(cluster.describe()["version"])
         if not _is_version(version, expected):
             raise BadInput(
@@ -241,12 +247,12 @@ class ExistingCluster:
         return self.cluster
 
     def forget(self) -> None:
-        """Mark all settings as unknown and the nodes as cold, because nodes may have started."""
+        """Mark all settings as unknown and the nodes as not warmed, because nodes may have started."""
         self.settings.forget()
         self.warmed = None
 
     def note_nodes(self, cluster: Cluster) -> None:
-        """Write the number of nodes to the ledger, which restores it, unless it has one from before a change."""
+        """Write the number of nodes to the ledger, which restores it, unless the ledger has one already."""
         if self.changes.nodes is None:
             self.changes.nodes = cluster.size
             self.ledger.write()
@@ -263,7 +269,7 @@ class ExistingCluster:
         return False
 
     def create(self, session: Session) -> None:
-        """Create the collections of a run, and list them in the ledger; BadInput if one exists."""
+        """Create the collections of a run, and list them in the ledger before; BadInput if one exists."""
         names = list(session.workload.collections)
         present = [name for name in names if session.cluster.has_collection(name)]
         if present:
@@ -282,10 +288,7 @@ class ExistingCluster:
             raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=self.text)
 
     def drop(self, listener: Listener) -> None:
-        """Drop the collections that the experiment created, and remove them from the ledger.
-
-        LoadframeError on failure.
-        """
+        """Drop the collections that the experiment created, also from the ledger; LoadframeError on failure."""
         assert self.cluster
         drop_collections(self.cluster, self.changes, listener)
         self.ledger.write()
@@ -364,6 +367,6 @@ def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
 
 
 def _is_version(version: str, expected: str) -> bool:
-    """Return whether the numbers in `version`, after a product's name, begin with the numbers in `expected`."""
+    """Return whether the numbers in `version`, after a product's name, begin with those in `expected`."""
     numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
     return numbers[: len(wanted)] == wanted

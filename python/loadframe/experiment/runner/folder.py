@@ -59,7 +59,10 @@ class RecordedRuns:
         return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
 
     def require_fitting(self, description: Mapping[str, Any]) -> None:
-        """Raise BadInput if the folder holds other data or runs of another `description`, or is not writable."""
+        """Raise BadInput for a folder with files but no experiment, with runs of another one, or not writable.
+
+        `description` is the content of `experiment.json`; keys that affect no run may differ.
+        """
         try:
             if self.path.is_dir() and not (self.path / _FILE).exists() and any(self.path.iterdir()):
                 raise BadInput(
@@ -151,7 +154,7 @@ class ExperimentFolder(RecordedRuns):
     def _write_description(self, description: Mapping[str, Any]) -> None:
         """Write `experiment.json`; BadInput if the folder has runs of a different description.
 
-        With recorded runs, only keys that affect nothing but reports are updated.
+        With recorded runs, only keys that affect nothing but reports are updated; their absence removes none.
         """
         file = self.path / _FILE
         self.runs_path.mkdir(exist_ok=True)
@@ -166,10 +169,11 @@ class ExperimentFolder(RecordedRuns):
             _write(file, description)
 
     def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
-        """Add this session; return the changes of `instrument` (loadframe and machine) since the last session.
+        """Add this session to `experiment.json`; return sentences on changes of `instrument` since the last session.
 
-        `measured` has the versions of the systems under test, by name. Without recorded runs, nothing is compared.
-        BadInput if the folder has runs of another store version, service code or policy.
+        `instrument` describes loadframe and this machine. `measured` has the versions of the systems under test,
+        service code and policies, by name. Without recorded runs, nothing is compared. BadInput if `measured` has
+        changed.
         """
         file = self.path / _FILE
         description = json.loads(file.read_text(encoding="utf-8"))
@@ -193,7 +197,7 @@ class ExperimentFolder(RecordedRuns):
             self._require_unchanged(before, {name: measured[name] for name in before})
 
     def _require_unchanged(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Raise BadInput if the systems under test, versions by name, differ between `before` and `now`."""
+        """Raise BadInput, with all differences, if the systems under test differ: texts by name, `before` and `now`."""
         if others := changes(before, now):
             raise BadInput(
                 f"the system under test has changed since the last session: {'; '.join(others)}",
@@ -211,15 +215,18 @@ class ExperimentFolder(RecordedRuns):
         _write(file, description)
 
     def failed(self) -> list[str]:
-        """Return the identifiers of failed runs, sorted; BadInput if a recorded run is damaged."""
+        """Return the identifiers of runs with status `failed`, sorted; BadInput if a recorded run is damaged."""
         return [path.name for path in self._recorded() if Run(path).summary.status == "failed"]
 
     def set_aside(self, run_id: str) -> None:
-        """Move a run to the earlier attempts, so that the next session repeats it."""
+        """Move a recorded run to the folder of earlier attempts, so that the next session repeats it."""
         set_aside(self.path, self.runs_path / run_id)
 
     def record_failure(self, run_id: str, labels: Labels, planned: Mapping[str, Any], error: LoadframeError) -> None:
-        """Record a failed run with its cause; `planned` holds the parts of its manifest."""
+        """Record a run without data as failed, with `error` as its cause.
+
+        `planned` has the parts `workload`, `store`, `seed` and `generator` of its manifest.
+        """
         with RunWriter(self.runs_path, run_id) as writer:
             manifest = ManifestDraft(
                 run=run_id,
@@ -278,7 +285,7 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded_count(experiment: Experiment, design: Design, path: Path) -> "RunCount | None":
-    """Return the count of the runs that `path` holds of this experiment, or None for no runs, or another experiment.
+    """Return the count of this experiment's runs in the folder `path`; None without runs, or for another experiment.
 
     Writes nothing and takes no lock.
     """
@@ -312,9 +319,10 @@ class RunCount:
         return missing or next_runs(self._experiment, self._folder)
 
     def remaining(self) -> Design:
-        """Return the missing runs of the largest design; no runs if the experiment is finished.
+        """Return the missing runs of the largest design, else those that the kind adds now; none if finished.
 
-        An upper bound for runs that depend on results. With searches, the first trial of each unfinished one.
+        An upper bound for runs that depend on results. With searches, the first trial, also a recorded one, of each
+        unfinished.
         """
         pending = self.pending()
         if not pending:
@@ -329,8 +337,8 @@ class RunCount:
     def position(self, run: PlannedRun) -> tuple[int, int]:
         """Return the index (from 0) of the run that begins now, and the number of known runs, for progress messages.
 
-        The index is the number of recorded runs. With searches, return the index of the run's search in the order of
-        the design, and the number of searches.
+        Without searches, the index is the number of recorded runs, whatever `run` is. With searches, return the index
+        of the run's search in the order of the design, and the number of searches.
         """
         if self._experiment.kind.searches:
             searches = [self._search(first) for first in self._design.runs]

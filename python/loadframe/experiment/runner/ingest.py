@@ -28,8 +28,8 @@ DEFAULT_PHASE = "ingest"
 def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only") -> str:
     """Return the name of the phase to ingest with; BadInput without one, or if it has several sources.
 
-    `wanted` is the name that the user gave with `option`; None selects `ingest`, or else the first phase
-    with a source; optional phases only if no other phase has one.
+    `wanted` is the name that the user gave with `option`. None selects the phase `ingest`, or else the first with a
+    source; an optional phase only if no other has one. Preparing phases are excluded.
     """
     # `fill(1)` includes optional phases.
     phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
@@ -55,7 +55,7 @@ def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only")
 
 
 def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
-    """Return the phase with another feed for its source, until the feed ends or for `duration` s.
+    """Return the phase with another feed for its source, until the feed ends, or for `duration` s unless None.
 
     The phase must have exactly one source (ValueError otherwise). Its `stop_when` is removed. `workers` replaces the
     number of workers; None keeps it. BadInput if the feed contradicts itself, such as a wait without a port.
@@ -98,10 +98,10 @@ class FirstEvents:
         self._searches: list[FirstEvent] = []
 
     def wait(self) -> None:
-        """Return once each source has an event. BadInput if one ends, or its time is over, without an event.
+        """Return once each source has an event; sources are awaited in turn, and one at a known address only once.
 
-        The time of a source is its `wait`, or else the shorter one of its `idle` and its phase; without these it has no
-        limit.
+        BadInput if one ends, or its time is over, without an event, or for port 0. The time of a source is its `wait`,
+        or else the shorter one of its `idle` and its phase; without these it has no limit.
         """
         addresses = set()
         for phase in self._phases:
@@ -127,7 +127,7 @@ class FirstEvents:
 
 
 def _longest(phase: ResolvedPhase) -> float:
-    """Return the longest time that the load of a phase lasts, s; `_NO_LIMIT` if its end is not a time."""
+    """Return the longest time that the load of a phase lasts with its warm-up, s; 1e9 without a duration."""
     return _NO_LIMIT if phase.duration is None else phase.longest_warmup + phase.duration
 
 
@@ -156,7 +156,7 @@ def _require_fixed_port(name: str, address: str) -> None:
 
 
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
-    """Refresh the collections that a phase's events are written to; return the number of all documents in them."""
+    """Return the number of all documents in the collections that the phase's sources write to, after a refresh."""
     forms = [form["take_in"] for form in phase.operations.values() if "take_in" in form]
     return sum(cluster.count(collection) for collection in {collection_of(form) for form in forms})
 
@@ -183,7 +183,10 @@ class IngestResult:
 
     @property
     def missing(self) -> dict[str, int]:
-        """Sum of acknowledged events that the collections lack, by one label for all; empty if not counted."""
+        """Acknowledged events that the collections lack: one label, that with the most causes, and the sum over all.
+
+        Empty if the store cannot count.
+        """
         labels = {collection.missing_label for collection in self.stored}
         # The label with the most causes fits all collections.
         label = max(labels, key=MISSING_LABELS.index, default="")
@@ -227,7 +230,7 @@ class IngestResult:
         }
 
     def _probes(self, visibility: Latency) -> dict[str, Any]:
-        """Return the visibility figures as JSON values, with the numbers of sampled, seen and unseen events."""
+        """Return p50, p99 and maximum of visibility, its resolution (s), and the sampled, seen and unseen events."""
         figures = self.figures
         return {
             **_quantiles(visibility),
@@ -237,7 +240,7 @@ class IngestResult:
 
 
 def _counts(stored: StoredEvents) -> dict[str, Any]:
-    """Return the numbers of documents and events of a collection as JSON values."""
+    """Return the documents in a collection, and its events: indexed, added by kind, and missing, under its label."""
     return {
         "documents": stored.documents,
         "indexed": stored.indexed,
@@ -261,7 +264,8 @@ def ingest_result(
 ) -> IngestResult:
     """Return the result for the source of a run's last phase, which must have exactly one (ValueError otherwise).
 
-    `counted` is the number of documents in the store afterwards, `run` the path of the run's folder.
+    `counted` is the number of documents in the store afterwards, `run` the path of the run's folder. `stored` has the
+    counts of each collection (empty: not counted), `pace` how the store kept up (None: no samples).
     """
     phase = phases[-1]
     ((source, figures),) = phase.sources.items()
@@ -281,7 +285,7 @@ def ingest_result(
 
 
 def _slowest(operations: Iterable[OperationFigures], part: str) -> Latency | None:
-    """Return the times of `part` of the operation in which it has the largest p99; None if no operation has it."""
+    """Return the response times of `part` (such as `event`) in the operation with its largest p99; None without one."""
     known = [operation.parts[part].response for operation in operations if part in operation.parts]
     return max(known, key=lambda latency: latency.p99 or 0.0, default=None)
 
@@ -315,7 +319,7 @@ def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]
 
 
 def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the outcome's sources, by name, with the dead-letter file's name as `kept` if it exists in `folder`."""
+    """Return the outcome's sources, by name; `kept` is the name of a dead-letter file that exists in `folder`."""
     files = {name: _dead_letter_file(outcome["phase"], name) for name in outcome.get("sources", {})}
     return {
         name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
@@ -326,6 +330,9 @@ def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str
 def with_limits(
     outcomes: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the outcome of each source with its `buffer` and `spill` (0 without), the limits of both, in bytes."""
+    """Return each source's outcome with the limits of its buffer and spill, in bytes (spill 0 without one).
+
+    The keys are `buffer` and `spill`. `outcomes` and `sources` (their definitions in the phase) are by name.
+    """
     limits = {name: {"buffer": source["buffer"], "spill": source.get("spill", 0)} for name, source in sources.items()}
     return {name: {**outcome, **limits[name]} for name, outcome in outcomes.items()}

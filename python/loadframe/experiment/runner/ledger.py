@@ -83,7 +83,7 @@ class Ledger:
             self._draft.replace(self.path)
 
     def delete(self) -> None:
-        """Delete the files of the ledger and release the lock, because nothing is left to undo."""
+        """Delete the files of the ledger and release the lock."""
         self.path.unlink(missing_ok=True)
         self._draft.unlink(missing_ok=True)
         _lock_of(self.path).unlink(missing_ok=True)
@@ -102,7 +102,8 @@ class Ledger:
 def claim(name: str, changes: Changes) -> tuple[Ledger, list[Ledger]]:
     """Create and lock the ledger NAME.json; return it, and the locked ledgers of earlier commands for its cluster.
 
-    BadInput if another command is using the cluster, or if writing fails.
+    The earlier ones keep their changes; the caller must undo them, or release the locks. BadInput if another command is
+    using the cluster, or if writing fails.
     """
     with (
         folders.writing(_CONTENT, _folder()),
@@ -148,8 +149,8 @@ def has_leftovers(experiment: Path) -> bool:
 def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
     """Remove the collections of killed experiments from a cluster, and restore its settings.
 
-    `name` names a cluster of Loadframe, None for others. Collections that are kept on purpose stay. BadInput if an
-    experiment is using the cluster, LoadframeError if a removal fails.
+    `name` names a cluster of Loadframe, None for others. Collections that are kept on purpose stay. The number of nodes
+    is not restored. BadInput if an experiment is using the cluster, LoadframeError if a removal fails.
     """
     hosts = [] if name else cluster.addresses
     for leftover in list(of_cluster(hosts, name or Cluster.name_at(hosts))):
@@ -160,9 +161,9 @@ def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> 
 
 
 def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
-    """Remove the collections of a killed experiment, restore its settings, and delete its ledger.
+    """Remove the collections of a killed experiment, restore its settings, and delete its locked ledger.
 
-    The ledger stays, unlocked, if the cluster still has another number of nodes. LoadframeError if a removal fails.
+    The ledger stays, unlocked, if the cluster has another number of nodes than before. LoadframeError on failure.
     """
     announce(leftover, listener)
     attempt(
@@ -245,5 +246,5 @@ def _lock_of(path: Path) -> Path:
 
 
 def _folder() -> Path:
-    """Return the folder of ledgers, which need not exist."""
+    """Return the folder of ledgers, `existing` in the user's state folder; it need not exist."""
     return folders.state() / "existing"

@@ -70,7 +70,7 @@ class Listeners(Listener):
             listener.remark(text)
 
     def expect(self, parts: Mapping[str, float | None], *, least: bool = False) -> None:
-        """Forward the announced parts and their expected (or `least`) seconds, None if unknown, to every listener."""
+        """Forward the parts to come, with their expected (or `least`) seconds, None if unknown, to every listener."""
         for listener in self._listeners:
             listener.expect(parts, least=least)
 
@@ -85,12 +85,15 @@ class Listeners(Listener):
             listener.run(index, runs, run_id)
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Forward the start of trial `number` at `load`, with the `limit` (s) of the percentile, to all listeners."""
+        """Forward the start of trial `number` at a load such as `512/s` to every listener.
+
+        `limit` is the SLO's bound of the percentile, s, or None without one.
+        """
         for listener in self._listeners:
             listener.trial(number, load, percentile, limit)
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
-        """Forward the outcome of a trial to every listener."""
+        """Forward the judgement of a trial to every listener: its run, a sentence, and the outcome as one word."""
         for listener in self._listeners:
             listener.judged(run_id, text, outcome)
 

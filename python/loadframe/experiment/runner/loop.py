@@ -27,7 +27,7 @@ from loadframe.base.units import format_duration
 from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits, Placement, Shape
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.estimate import length_is_known, run_seconds
-from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.experiment import Experiment, derived_values
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.file.reader import options_as_keys, with_keys
@@ -49,7 +49,7 @@ _ASKED_BEFORE, _LATE = 60.0, 1.0
 
 
 def margin(left: float) -> float:
-    """Return the seconds to reserve at the end of a time limit with `left` s left: 5 %, between 15 and 180 s."""
+    """Return the seconds to reserve at the end of a limit with `left` s left: 5 %, at least 15 and at most 180 s."""
     return min(max(_SHARE * left, _LEAST), _MOST)
 
 
@@ -70,8 +70,8 @@ class Deadline:
     def __init__(self, ends: float | None, owner: str = "", read: Callable[[], float | None] | None = None) -> None:
         """Start with no recorded run. `ends` is the wall-clock end, s since the epoch; None: no limit.
 
-        `owner` names the limit in messages, such as `job 17 of Slurm`. `read` returns the end again, or raises
-        LoadframeError; a job ends later after a suspension, or if its limit was raised.
+        Runs must end `margin` before it. `owner` names the limit in messages, such as `job 17 of Slurm`. `read` returns
+        the end again, or raises LoadframeError; a job ends later after a suspension, or if its limit was raised.
         """
         self._owner = owner
         self._read = read
@@ -89,9 +89,9 @@ class Deadline:
         self._made += 1
 
     def require(self, seconds: float, what: str) -> None:
-        """Raise OutOfTime if `what`, which takes about `seconds`, would not finish in time.
+        """Raise OutOfTime if `what`, which takes about `seconds`, would not finish in time; reads the end again before.
 
-        The first run always starts, because its duration is only an estimate.
+        Never raises before the first recorded run, because durations are only estimates.
         """
         left = self._left()
         if left is not None and self._made and seconds > left and self._extended():
@@ -140,12 +140,12 @@ class Deadline:
                 asked = True
 
     def _left_but(self, seconds: float) -> float | None:
-        """Return the seconds left without the last `seconds`, at least 0; None without a limit."""
+        """Return the time until `seconds` s before the latest end of the last run, at least 0; None without a limit."""
         left = self._left()
         return None if left is None else max(left - seconds, 0.0)
 
     def _left(self) -> float | None:
-        """Return the seconds until the last run must have ended, negative afterwards; None without a limit."""
+        """Return the seconds until the last run must have ended (with `margin`), or negative; None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
     def _extended(self) -> bool:
@@ -197,10 +197,10 @@ class ClusterHolder:
         self.discard()
 
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
-        """Return an empty cluster for a run: the current one with a node added, or a new one.
+        """Return a cluster without collections for a run: the current one with a node added, or a new one.
 
-        A new one replaces the current one, which is stopped. LoadframeError if it does not start. Its CPU quota
-        and disk limits are off, because filling the store under them takes long.
+        A new one replaces the current one, which is stopped. LoadframeError if it does not start. Its CPU quota and
+        disk limits are off until `fill`, because filling the store under them takes long.
         """
         spec, block = spec_of(experiment, run.treatment), run.block
         if not self._grow(spec, block):
@@ -240,7 +240,11 @@ class ClusterHolder:
             cluster.stop()
 
     def _grow(self, spec: ClusterSpec, block: int) -> bool:
-        """Add a node to reach `spec`; return False if that is not equivalent to a new cluster, or fails."""
+        """Drop the collections and add one node to reach `spec`; return whether that replaces a new cluster.
+
+        False without `grown`, in another block, if the specs differ by more than one node, for stores that speed up
+        after a start, if a node has died, and, with a remark, if it fails.
+        """
         cluster, before = self._cluster, self._spec
         if cluster is None or before is None or not self._grown or block != self._block:
             return False
@@ -276,8 +280,9 @@ def run_experiment(
 
     A run that fails, or whose cluster fails to start twice, is recorded as failed, and the loop continues. An interrupt
     discards the run in progress and is raised. BadInput, before the first run, if this machine lacks a requirement of
-    every run. OutOfTime if the next run would exceed the deadline. NotRestored, after the last run, if an existing
-    cluster could not be restored.
+    every run. OutOfTime if the next run would exceed the deadline; ClusterLost and RankLost end it, too. NotRestored,
+    after the last run, if an existing cluster could not be restored. If no run is missing, only leftovers on existing
+    clusters are removed, and BadInput is raised if these differ from the last session.
     """
     count = RunCount(experiment, design, folder)
     if not count.pending():
@@ -378,7 +383,7 @@ def _run_design(
 
 
 def _require_machines(experiment: Experiment, design: Design) -> None:
-    """Raise BadInput before the first run if the largest cluster does not fit on the machines."""
+    """Raise BadInput before the first run if the largest cluster does not fit on the machines of a remote host."""
     if experiment.file.store.host in REMOTE_HOSTS:
         host = spec_of(experiment, design.runs[0].treatment).place()
         used: list[str] = []
@@ -396,16 +401,18 @@ def _require_ranks() -> None:
 def _find_software(
     experiment: Experiment, design: Design, listener: Listener
 ) -> tuple[dict[Any, tuple[str, str]], dict[str, str]]:
-    """Return family and driver by (kind, version) of each store in the design, and the versions found, by store.
+    """Return family and driver by (kind, version) of each store in the design, and versions by `KIND VERSION`.
 
-    Downloads missing software. BadInput if a requirement is missing.
+    Downloads missing software. BadInput if a requirement is missing. A version of None is the store's default.
     """
     stores: dict[Any, tuple[str, str]] = {}
     versions: dict[str, str] = {}
     encrypted = set()
+    # Expressions of the file need the levels that they name.
+    needed = {*_SOFTWARE_FACTORS, *(name for derived in derived_values(experiment) for name in derived.written.names)}
     for first, *_ in design.groups():
         Cluster.require_encryption(spec_of(experiment, first.treatment))
-        kind = {name: level for name, level in first.treatment.items() if name in _SOFTWARE_FACTORS}
+        kind = {name: level for name, level in first.treatment.items() if name in needed}
         spec = spec_of(experiment, kind)
         if (spec.store, spec.version) not in stores or (spec.store, spec.version, spec.encryption) not in encrypted:
             software = Cluster.software(spec, listener.step)
@@ -450,7 +457,7 @@ class _Group:
         expected: Mapping[str, float],
         count: RunCount,
     ) -> None:
-        """Take what the runs need; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
+        """Store the arguments; `expected` has the seconds of each run by id, `clusters` provides their cluster."""
         self._experiment = experiment
         self._folder = folder
         self._listener = listener
@@ -464,8 +471,8 @@ class _Group:
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
 
-        Runs that the kind adds for the same block and state follow on the same cluster. A run that fails is recorded as
-        failed. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime if a further run would end
+        Runs that the kind adds for the same block and state follow on the same cluster. A failed run is recorded as
+        such. LoadframeError if the cluster cannot be started, filled or counted; OutOfTime if a further run would end
         too late.
         """
         self._begin(runs[0])
@@ -500,7 +507,10 @@ class _Group:
                 return
 
     def _begin(self, run: PlannedRun) -> None:
-        """Report the least time left of each search, if any, and that a run or the start of its cluster begins."""
+        """Report that a run, or the start of its cluster, begins.
+
+        With searches of known length, first report the least time that each unfinished one still needs.
+        """
         experiment, kind = self._experiment, self._experiment.kind
         if kind.searches and length_is_known(experiment):
             left, parts = self._count.remaining(), {}
@@ -515,7 +525,10 @@ class _Group:
         self._listener.part(run.id)
 
     def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
-        """Return the next run for this cluster, None if there is none; adds it to the folder if it was not designed."""
+        """Return the run after `made` for this cluster: the next of `runs`, or one that the kind adds for its state.
+
+        None if there is none. A run that the kind adds is also added to the folder.
+        """
         if len(made) < len(runs):
             return runs[len(made)]
         first = runs[0]
@@ -536,12 +549,12 @@ def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSp
 
 
 def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
-    """Return a manifest's machines, `{"name": NAME}`, from the texts in the file, such as `NAME` or `NAME:NODES`."""
+    """Return machines as in a manifest, `{"name": NAME}`, from texts such as `NAME` or `NAME:NODES`."""
     return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
-    """Record a failed run without data, unless the session has recorded it; raise instead after an interrupt."""
+    """Record a failed run without data, unless a record of it exists; KeyboardInterrupt instead after an interrupt."""
     # Errors caused by an interrupt are not failures of the run.
     interrupts.check()
     if folder.has(run.id):

@@ -23,30 +23,39 @@ from loadframe.observe.machine import PATIENCE, MachineSampler, SampleTargets, l
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
-    """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics."""
-
-    def here() -> Iterable[Node]:
-        """Return the nodes on this machine."""
-        # Evaluated at each sample, because nodes join and leave.
-        return (node for node in cluster.nodes if node.machine is None or node.machine.here)
-
-    def pids() -> dict[str, int]:
-        """Return the process ids of the nodes on this machine, by node."""
-        return {node.name: node.pid for node in here() if node.pid}
-
+    """Return samplers for the present and later nodes, their machines, this machine, and store statistics."""
+    pids = _pids_here(cluster)
     return [
-        ProcessSampler(pids, families=cluster.store.many_processes),
         JvmSampler(pids),
-        CgroupSampler(lambda: _groups(here())),
+        CgroupSampler(lambda: _groups(_here(cluster))),
         HostSampler(),
         ProgramSampler(pids),
         StoreSampler(cluster.statistics),
-        *_remote_samplers(cluster),
+        *process_samplers(cluster),
     ]
 
 
+def process_samplers(cluster: Cluster) -> list[Sampler]:
+    """Return samplers for the processes of the present and later nodes; those of remote machines sample more."""
+    return [ProcessSampler(_pids_here(cluster), families=cluster.store.many_processes), *_remote_samplers(cluster)]
+
+
+def _here(cluster: Cluster) -> list[Node]:
+    """Return the nodes on this machine now; nodes without a machine count as here."""
+    return [node for node in cluster.nodes if node.machine is None or node.machine.here]
+
+
+def _pids_here(cluster: Cluster) -> Callable[[], dict[str, int]]:
+    """Return a function for the process ids, by node name, of the nodes on this machine; nodes join and leave."""
+    return lambda: {node.name: node.pid for node in _here(cluster) if node.pid}
+
+
 def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
-    """Return a function from a telemetry source to its machine's name, or None if unknown or several machines."""
+    """Return a function from a telemetry source to its machine's name.
+
+    It returns None for `cluster:`, `target:` and `source:`, and for nodes whose machine is unknown. A source that is
+    neither `node:NAME` nor `machine:NAME` is on this machine. Nodes that have left stay known.
+    """
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
@@ -69,7 +78,10 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
 
 
 def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
-    """Return the control group folders by node name; a group shared with companions belongs to the data node."""
+    """Return the folders of the nodes' control groups, by node name, then controller.
+
+    A group that a companion shares belongs to the data node.
+    """
     return {
         node.name: node.control_groups for node in nodes if node.control_groups and not (node.companion and node.shares)
     }

@@ -49,7 +49,9 @@ def check_load(
 ) -> None:
     """Raise BadInput if the engine would refuse the load; called before a node starts or a store changes.
 
-    `target` is the part of `Cluster.target` that is known before the start. `spec` is that of a cluster of Loadframe.
+    `driver` is the store's, and `nodes` the number of its nodes. `target` is the part of `Cluster.target` that is known
+    before the start. `spec` is that of a cluster of Loadframe. Also for ports that are in use, corpora with fewer
+    documents than ranks, and cores that the generator cannot have.
     """
     # Placeholders, because the addresses of the nodes may not be known yet.
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
@@ -66,7 +68,7 @@ def check_load(
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
-    """Raise BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
+    """Raise BadInput if a phase sends a whole corpus with fewer documents, if their number is known, than ranks."""
     for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
         documents = corpus.get("documents") or corpus.get("at_most")
         if documents is not None and documents < ranks:
@@ -78,7 +80,7 @@ def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
 
 
 def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
-    """Raise BadInput if several ranks would roll over or delete indices."""
+    """Raise BadInput for operations that manage indices, or keep a number of days, on several ranks."""
     for name, form in phase.operations.items() if ranks > 1 else ():
         if "manage_indices" in form:
             what = "when to roll over an index"
@@ -99,25 +101,35 @@ _LOOK = 0.5
 SETTLING = 10.0
 
 
-def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listener: Listener) -> None:
+def wait_until_ready(
+    cluster: Cluster, phase: str, within: float | None, listener: Listener, *, acceptable: bool = True
+) -> None:
     """Wait up to `within` s until the cluster is ready; StoreFailed, with its state, on timeout.
 
-    None: wait up to `SETTLING` s, and return in any case.
+    None: wait up to `SETTLING` s, and return in any case, with a remark. A state without moving data that outlasted
+    such a wait is not waited for again. `acceptable` is whether the user can accept the state instead.
     Replicas that cannot exist, such as a second replica on a single node, are not waited for. `phase` is its name, for
     the message. KeyboardInterrupt after an interrupt.
     """
     limit = SETTLING if within is None else within
     end = time.monotonic() + limit
     reported = False
-    while state := _unready_state(cluster):
+    while True:
+        state, can_change = _unready_state(cluster)
+        if not state:
+            cluster.unsettled = None
+        if not state or (within is None and state == cluster.unsettled):
+            return
         if time.monotonic() > end:
             if within is None:
+                cluster.unsettled = None if can_change else state
+                listener.remark(f"the load begins, although the cluster was not ready after {limit:.0f} s: {state}")
                 return
+            accept = ", or accept the state with --allow-bad (allow_bad: true in an experiment)" if acceptable else ""
             raise StoreFailed(
                 f"the cluster was not ready within {format_duration(limit)}: {state}",
                 where=f"phase {phase}",
-                remedy="repair the cluster, raise ready_within, or accept the state with allow_bad"
-                f"{cluster.access.status_hint}",
+                remedy=f"repair the cluster, or raise ready_within{accept}{cluster.access.status_hint}",
             )
         if not reported:
             listener.step(f"waiting up to {format_duration(limit)} for the cluster: {state}")
@@ -126,9 +138,13 @@ def wait_until_ready(cluster: Cluster, phase: str, within: float | None, listene
         time.sleep(_LOOK)
 
 
-def _unready_state(cluster: Cluster) -> str:
-    """Return the reasons why the cluster is not ready, or the error of its health check; empty if it is ready."""
+def _unready_state(cluster: Cluster) -> tuple[str, bool]:
+    """Return why the cluster is not ready, and whether that can change by itself: data moves, or no health is known.
+
+    The reasons are those of `unready`, or the error of the health check; empty if the cluster is ready.
+    """
     try:
-        return "; ".join(unready(cluster.health(), cluster.size))
+        health = cluster.health()
     except LoadframeError as error:
-        return error.what
+        return error.what, True
+    return "; ".join(unready(health, cluster.size)), health.moving > 0

@@ -22,10 +22,10 @@ _WHY = "the process that recorded the run was killed"
 
 
 def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
-    """Recover the runs of killed processes of this machine in a folder.
+    """Recover the runs of killed processes of this machine in the folder `parent`, and return their run folders.
 
-    `selected` chooses them by identifier; `why` is the recorded cause. Writes each as a run with status `failed`, and
-    returns the run folders.
+    `selected` chooses them by identifier; `why` is the recorded cause. Each becomes a run with status `failed` and the
+    seconds that it had recorded. A run whose final folder exists, or that another process recovers, is skipped.
     """
     kept = []
     for wreck in wrecks(parent):
@@ -63,7 +63,10 @@ def _finish(wreck: Wreck, why: str) -> Path:
 
 
 def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outcome of a phase as if it had ended with its last recorded second."""
+    """Return the outcome of a phase without one, as if it had ended with its last recorded second.
+
+    `manifest` is the run's. An automatic warm-up counts until the first measured second.
+    """
     begun = phase.begun
     planned = next(entry for entry in manifest["workload"]["phases"] if entry["name"] == begun["phase"])
     # Each worker has a row in each second.
@@ -104,9 +107,10 @@ def _seconds_of(
 ) -> int:
     """Return the length of a stream with its warm-up, s. `stream` and `phase` are their entries in the manifest.
 
-    A stream that ends by requests, journeys or its data lasts until the last of its `rows` of `series.csv`. Others may
-    have seconds without a row. They last for the recorded `seconds` of the phase, but no longer than `warmup` plus the
-    duration of the stream, or of a stream that ends the phase.
+    A stream that stops by requests, journeys or the end of its data lasts until the last of its `rows` of `series.csv`.
+    A stream with a duration, or one that ends with the phase, may have seconds without a row. It lasts for `seconds`,
+    the recorded seconds of the phase, but no longer than `warmup` plus its own duration or that of a stream that ends
+    the phase.
     """
     if "duration" not in stream.get("stop", ()) and stream.get("stop") != "ended":
         return 1 + max((int(row["second"]) for row in rows), default=-1)
@@ -119,9 +123,10 @@ def _seconds_of(
 def _counts(
     rows: Sequence[Mapping[str, str]], known: Collection[str], warmup: float, last: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the entries of operations and of their parts, in the form of outcomes, from rows of `series.csv`.
+    """Return the entries of `operations` and of their `parts`, as in outcomes, from rows of `series.csv`.
 
-    `known` are the names of the operations, `warmup` is in s, and `last` is the last recorded second.
+    `known` are the names of the operations, `warmup` is in s, and `last` is the last recorded second. A row named
+    `OPERATION.PART` is a part; another unknown name combines several operations (`of_several`).
     """
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     named: dict[str, Any]

@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 def _draws(seed: int, labels: Labels) -> str:
-    """Return the seed, as text, for the service times of a simulated store: it differs by `seed` and treatment."""
+    """Return the seed and the treatment as JSON text: the seed for the service times of a simulated store."""
     return json.dumps([seed, dict(labels.treatment)], sort_keys=True, default=str)
 
 
@@ -104,11 +104,12 @@ class Session:
         seed: int,
         generator: Generator,
         listener: Listener,
-        allow_bad: bool = False,
+        allow_bad: bool | None = None,
     ) -> None:
         """Create a session, and read this machine's calibration, if any; nothing is sent to the cluster.
 
-        With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it.
+        With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it; None if the user cannot
+        choose it.
         """
         self.cluster = cluster
         self._allow_bad = allow_bad
@@ -143,7 +144,7 @@ class Session:
         """Create the workload's collections; with `replace`, first drop existing ones with their data.
 
         `confirm` is called before anything is dropped, and raises to refuse. BadInput if a collection exists and
-        `replace` is off.
+        `replace` is off; LoadframeError on failure. From here on, documents in these collections are counted.
         """
         existing = [name for name in self.workload.collections if self.cluster.has_collection(name)]
         if existing and not replace:
@@ -178,8 +179,8 @@ class Session:
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run phases that fill or warm the store, without a run; LoadframeError if requests fail or data is lost.
 
-        In a phase that only warms, one success of each operation suffices. The engine writes its files to `folder`.
-        KeyboardInterrupt if an interrupt ends a phase.
+        In a phase that only warms, one success of each operation suffices. Data is lost if the store's count differs
+        from the acknowledged documents. The engine writes to `folder`. KeyboardInterrupt if an interrupt ends a phase.
         """
         for phase in phases:
             self._await_ready(phase)
@@ -306,10 +307,11 @@ class Session:
         events: EventCount,
         closing: Closing | None,
     ) -> LoadframeError | None:
-        """Run the phases until one is interrupted or fails; return the error of a failed one, else None.
+        """Run the phases, then the hook's `after`, until one is interrupted or fails; return the error of a failed one.
 
-        Writes phases and events to `writer`. Appends to `outcomes`, `deviations` (of the cluster) and `failures` (lost
-        documents and failed checks).
+        None without an error, also after an interrupt. Writes phases and events to `writer`. Appends to `outcomes`
+        (also of the phase that ended early), `deviations` (of the cluster) and `failures` (lost documents and failed
+        checks). LoadframeError if the cluster is not ready or `after` fails.
         """
         for phase in phases:
             failure = None
@@ -380,9 +382,8 @@ class Session:
     def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
         """Return the error of a phase with failed requests, dropped writes or unacknowledged events; None if complete.
 
-        Failures of its warm-up count, too.
-
-        Managed services refuse `force_merge`, `flush` and `refresh`. Notes that in `_refused` and returns no error.
+        Failures of its warm-up count, too. In a phase that only warms, one success of the operation suffices. Managed
+        services refuse `force_merge`, `flush` and `refresh`: that is noted in `_refused` without an error.
         """
         for name, source in outcome.get("sources", {}).items():
             if source["left_over"]:
@@ -412,8 +413,9 @@ class Session:
         return None
 
     def _not_judged(self, phases: Sequence[ResolvedPhase], events: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return sentences for the verdict: refusals, hidden statistics, unseen programs and nodes, lost documents.
+        """Return phrases on facts that the verdict does not cover, such as statistics that a service hides.
 
+        Also refused operations, unseen programs, nodes without requests, and losses of documents that cannot be judged.
         `events` are the run's, with the differences of counts.
         """
         hidden = self.cluster.store.hidden
@@ -441,7 +443,7 @@ class Session:
             return None
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
-        """Return the samplers of a run; `health` adds one of the cluster's health."""
+        """Return the samplers of a run: generator, sources, nodes and, with `health`, the cluster's health."""
         health_samplers = [HealthSampler(self.cluster.health)] if health else []
         return [*health_samplers, OwnGroupSampler(), self._sources, *node_samplers.samplers(self.cluster)]
 
@@ -481,8 +483,8 @@ class Session:
 
         `began` is the start of the run, s of the monotonic clock; `started` is called with the start of the load, s
         since then. A failure of the hook ends the phase early, without an error: the caller must ask the hook. With
-        `kept`, the latest answers are written to that folder, and samples and dead letters are kept. `events` gets the
-        progress, and `closing` ends sources after an interrupt.
+        `kept`, the latest answers and dead letters are written to that folder, and samples, if on, are kept. `events`
+        gets the progress, and `closing` ends sources after an interrupt. PhaseFailed if the load fails.
         """
         plan = phase.plan(
             seed=self.seed,
@@ -555,9 +557,9 @@ class Session:
         return outcome
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
-        """Return the part `homes` of the plan, the node of each client, with `spread: nearest`; empty otherwise.
+        """Return the part of the plan with the node of each client, `homes`, with `spread: nearest`; empty otherwise.
 
-        Measures the round trips, and stores the assignment for the manifest.
+        Measures round trips, or repeats the assignment in `generator.nearest_as`; stores it for the manifest.
         """
         if self.generator.spread != "nearest":
             return {}
@@ -575,15 +577,16 @@ class Session:
     def _await_ready(self, phase: ResolvedPhase, begins: bool = False) -> None:
         """Wait for the cluster as the phase's `ready_within` asks, unless `allow_bad`; StoreFailed on timeout.
 
-        If a run `begins`, wait for a few seconds also without `ready_within`.
+        If a run `begins`, wait also without `ready_within`, for up to `preflight.SETTLING` s and without an error.
         """
         if (begins or phase.ready_within is not None) and not self._allow_bad:
-            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
+            acceptable = self._allow_bad is not None
+            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener, acceptable=acceptable)
 
     def _deviations(self) -> list[str]:
-        """Return the deviations of the cluster from its specification.
+        """Return the deviations of the cluster from its specification, and lost indexes, one sentence each.
 
-        With `allow_bad`, unready states are reported as remarks and stored in `_allowed` instead.
+        With `allow_bad`, unready states are stored in `_allowed` instead, with a remark the first time.
         """
         differs, unready = self.cluster.differences()
         differs += self._lost_indexes()
@@ -591,12 +594,15 @@ class Session:
             return differs + unready
         for state in unready:
             if state not in self._allowed:
-                self.listener.remark(f"{state}; accepted by allow_bad")
+                self.listener.remark(f"{state}; accepted as requested")
             self._allowed[state] = None
         return differs
 
     def _lost_indexes(self) -> list[str]:
-        """Return a sentence for each index that the store had in this session, and has no longer."""
+        """Return a sentence for each collection whose index the store had in this session, and no longer has.
+
+        Empty if the store does not answer. Remembers the indexes that it sees.
+        """
         try:
             known = self.cluster.store.indexed(self.cluster.addresses)
         except LoadframeError:
@@ -607,10 +613,10 @@ class Session:
                 " deleted it" for name in sorted(self._indexed - known)]  # fmt: skip
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome, folder: Path) -> list[str]:
-        """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
+        """Add the acknowledged documents of a phase to the counts; return sentences on differences from the store's.
 
-        Only phases that send a whole corpus or source are compared. One sentence per difference. `folder` is the
-        phase's.
+        Only collections written by a phase that sends a whole corpus or source are compared. Counts become unknown
+        after an operation with unknown changes. `folder` is the phase's.
         """
         written = set()
         failed = phase.longest_warmup and any(operation["errors"] for operation in outcome["operations"])
@@ -632,7 +638,7 @@ class Session:
     def _count_difference(self, name: str) -> str | None:
         """Return a sentence if a collection's acknowledged and counted documents differ, or None if equal or unknown.
 
-        Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
+        Counts again until they agree, up to the store's `count_lag`, or until an interrupt. Names evictions.
         """
         counted_at = time.monotonic()
         while self._acknowledged.difference(name, stored := self.cluster.count(name)):
@@ -677,7 +683,7 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
 
 
 def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a service refused an operation that only tidies data, by the statuses of its answers."""
+    """Return whether a service refused `force_merge`, `flush` or `refresh`, only with the statuses `_NOT_OFFERED`."""
     return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
 
 
@@ -701,7 +707,7 @@ class LatestAnswers:
         self._answers[operation] = answer
 
     def write(self, folder: Path, phase: str) -> None:
-        """Write the JSON answers by operation to `answers-PHASE.json`; no file if no answer is JSON."""
+        """Write the latest JSON answer to each operation to `answers-PHASE.json`; no file if none is JSON."""
         answers = {name: read for name, answer in self._answers.items() if (read := _read(answer)) is not None}
         if answers:
             (folder / f"answers-{phase}.json").write_text(json.dumps(answers, indent=1))

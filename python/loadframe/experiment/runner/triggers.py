@@ -54,22 +54,22 @@ class LiveMetrics:
     """Thread-safe live metrics: the load thread adds figures, the watching thread adds CPU shares and reads."""
 
     def __init__(self, rate: RateName = "throughput") -> None:
-        """Select the unit of throughput: requests or documents, unless the load has sources."""
+        """Select the unit of throughput, `rate`: requests or documents; for a load with sources, their events."""
         self._rate = rate
         self._lock = threading.Lock()
         self._seconds: list[SecondMetrics] = []
         #: The last progress, and the acknowledged events of all sources in it.
         self._last = Progress(0, 0, 0, 0, 0, 0, None, None)
         self._indexed = 0
-        #: CPU shares by node, relative to the limit, for each of the last 600 s.
+        #: CPU shares by node, relative to the limit, one entry for each call of `look`.
         self._cpu: list[Mapping[str, float]] = []
 
     def progress(self, progress: Progress) -> None:
         """Add the figures of the last second; calls without a new second are ignored.
 
-        If seconds were missed, their totals are spread evenly over them. Their p99, requests in flight and shares of
-        failures are unknown: the better ones of the seconds before and after, None if one of these has none. Seconds
-        with a share of failures do not outnumber the failures.
+        If seconds were missed since the last call, their totals are spread evenly over them. For p99, waiting time,
+        requests in flight and share of failures, each missed second gets the lower value of the seconds before and
+        after (None if one of them has none). Seconds with a share of failures do not outnumber the failures.
         """
         with self._lock:
             before, elapsed = self._last, progress.seconds - self._last.seconds
@@ -99,10 +99,11 @@ class LiveMetrics:
             self._seconds.append(SecondMetrics(progress.throughput, last, errors, p99, shares, in_flight, waited))
 
     def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
-        """Return the throughput of the last second and of each missed second, in the unit of the analysis.
+        """Return the throughput of the last second and that of each missed second, 1/s, in the unit of the analysis.
 
-        The unit is acknowledged events of sources, else requests or documents. `missed` is the throughput of missed
-        seconds in requests, `elapsed` the seconds since the previous call, which `before` describes.
+        The unit is acknowledged events of sources (their mean over these seconds), else requests or documents. `missed`
+        is the throughput of missed seconds in requests, `elapsed` the seconds since the call before, which `before`
+        describes.
         """
         if progress.sources:
             known, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())
@@ -114,7 +115,7 @@ class LiveMetrics:
         return progress.throughput, missed
 
     def look(self, cpu: Mapping[str, float]) -> None:
-        """Add the CPU share of each node, as a share of its limit; called once a second."""
+        """Add one CPU share (of its limit) for each node, by name; to be called once a second."""
         with self._lock:
             self._cpu.append(dict(cpu))
 
@@ -136,14 +137,14 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over all nodes and the last `seconds` calls of `look`, or None without any."""
+        """Return the mean CPU share over all nodes and the last `seconds` calls of `look`; None without any share."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None
 
 
 def _new_requests(progress: Progress, before: Progress) -> dict[str, Requests]:
-    """Return the requests since `before` of each operation with finished or dropped ones."""
+    """Return the due and failed requests since `before`, by operation; only operations with new due requests."""
     new = {}
     for name, now in progress.operations.items():
         known = before.operations.get(name, Requests(0, 0))
@@ -153,12 +154,12 @@ def _new_requests(progress: Progress, before: Progress) -> dict[str, Requests]:
 
 
 def _better(one: float | None, other: float | None) -> float | None:
-    """Return the shorter of two times; None if one is None."""
+    """Return the smaller of two times; None if one is None."""
     return None if one is None or other is None else min(one, other)
 
 
 def _share(total: float, seconds: int) -> float:
-    """Return `total` over `seconds`, at least 0; 0 without seconds."""
+    """Return `total` divided by `seconds`; 0 for a negative total or without seconds."""
     return max(total, 0.0) / seconds if seconds else 0.0
 
 
@@ -182,9 +183,10 @@ class ThroughputDrop:
 def throughput_drop(rates: Series, length: int, drop: float, since: int = 0) -> ThroughputDrop | None:
     """Return the current drop in throughput; None if it is at most the share `drop`, or not significant.
 
-    `rates` holds the throughput of each second so far, 1/s. Windows last `length` s, twice, four times ... as long; the
-    shortest with a drop is returned. With `drop` 0, any decrease of the mean of the last `length` seconds counts,
-    without a test: throughput no longer grows. The last window has no second before `since`.
+    `rates` holds the throughput of each second so far, 1/s. Compares the last window with the best earlier one; windows
+    last `length` s, twice, four times ... as long, and the shortest with a drop is returned. With `drop` 0, any
+    decrease of the mean of the last `length` seconds counts, without a test: throughput no longer grows. The last
+    window has no second before index `since` of `rates`.
     """
     for best, last, span in _spans(rates, length):
         if len(rates) - span < since:
@@ -202,11 +204,11 @@ def required_errors(seconds: int) -> float:
 
 
 def standard_errors(rates: Series, best: float, last: float, span: int) -> float:
-    """Return the drop from `best` to `last` (1/s), means of windows of `span` s, in normal standard errors.
+    """Return the drop from `best` to `last` (1/s), means of windows of `span` s, in standard errors.
 
-    Positive for a drop; infinite if `rates`, the throughput of each second, has no noise.
-    The noise is estimated from the effective number of independent seconds, so the statistic has Student's t
-    distribution. It is converted to the normal quantile with the same probability.
+    Positive for a drop; infinite if `rates`, the throughput of each second, has no noise. The noise is estimated from
+    the effective number of independent seconds, so the statistic has Student's t distribution. It is converted to the
+    quantile of the normal distribution with the same probability.
     """
     deviation, rho = stepwise_noise(rates)
     # Use an upper bound of the correlation, because an underestimate would make the noise too small.
@@ -268,7 +270,7 @@ class AtTime(Trigger):
         return f"at {format_duration(self.at)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the time in words once it is reached, else None."""
+        """Return the time in words from `at` on, else None."""
         return self.description if moment.now >= self.at else None
 
 
@@ -285,7 +287,10 @@ class Overloaded(Trigger):
         return f"overloaded (a node above {format_limit(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return CPU share and throughput drop in words if both exceed their thresholds, else None."""
+        """Return CPU share and throughput drop in words if both exceed their thresholds now, else None.
+
+        The share is the busiest node's mean over `seconds`. The last window has no second that an earlier trigger used.
+        """
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
@@ -314,7 +319,11 @@ class SloBroken(Trigger):
         return f"objective broken for {format_duration(self.lasting)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return p99 and failures of the last second in words if the objective is broken throughout, else None."""
+        """Return p99 and failures of the last second in words if the objective is broken now and throughout, else None.
+
+        Throughout: in each of the last `lasting` seconds (rounded up) with a known result, by anything or by the
+        failures of one operation. Seconds that an earlier trigger used do not count.
+        """
         seconds, needed = moment.metrics.seconds()[moment.since :], math.ceil(self.lasting)
         if not seconds or not _breaks(seconds[-1], self.slo):
             return None
@@ -350,7 +359,10 @@ def _state_text(second: SecondMetrics) -> str:
 
 
 def _breaks(second: SecondMetrics, slo: Objective) -> bool | None:
-    """Return whether a second breaks the objective: its p99, or an operation by its failures. None if it is unknown."""
+    """Return whether a second breaks the objective: its p99, or an operation by its failures.
+
+    True if one of these does, None if one is unknown and none does.
+    """
     parts = [] if slo.p99 is None else [_is_late(second, slo.p99)]
     if slo.errors is not None:
         failing = [_fails(second, slo, name) for name in second.error_shares]
@@ -359,7 +371,7 @@ def _breaks(second: SecondMetrics, slo: Objective) -> bool | None:
 
 
 def _fails(second: SecondMetrics, slo: Objective, operation: str) -> bool | None:
-    """Return whether an operation's failures break the objective in a second. None without a request or a limit."""
+    """Return whether an operation's share of failures exceeds the limit; None without a request or a limit."""
     share = second.error_shares.get(operation)
     return None if share is None or slo.errors is None else share > slo.errors
 
@@ -367,8 +379,8 @@ def _fails(second: SecondMetrics, slo: Objective, operation: str) -> bool | None
 def _is_late(second: SecondMetrics, limit: float) -> bool | None:
     """Return whether p99 exceeds `limit`, s, in a second.
 
-    Without a success, failures or a request that has waited longer do. None otherwise: a shorter wait shows nothing,
-    because its request may still be late.
+    In a second without p99: True if it has failures and no success, or a request has waited for more than `limit`; else
+    None, because a request that waits may still be late.
     """
     if second.response_p99 is not None:
         return second.response_p99 > limit
@@ -388,7 +400,10 @@ class Balanced(Trigger):
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the end of the previous change in words once the delay has passed, else None."""
+        """Return the end of the previous change in words from `after` s later on, else None.
+
+        None, too, while the change is in progress, or without one.
+        """
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
@@ -411,7 +426,10 @@ class NotBefore(Trigger):
 
 
 def trigger_of(step: Step, slo: Objective | None, window: float) -> Trigger:
-    """Return the trigger of a step. Triggers on the load start `window` s after the start of the measured window."""
+    """Return the trigger of a step; those on the load cannot fire in the first `window` s of the measured window.
+
+    These are `overloaded` and `slo_broken`, which requires the objective `slo`.
+    """
     if step.at is not None:
         return AtTime(step.at)
     if step.overloaded is not None:

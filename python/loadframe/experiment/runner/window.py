@@ -59,11 +59,12 @@ class WindowControl:
         return self._end_window(seconds, soonest)
 
     def _end_warmup(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the adjustment that begins the measurement at second `soonest`, or None.
+        """Return the adjustment that begins the measurement at second `soonest` of the load, or None.
 
         It begins when the queue is empty, if the phase waits for that, or else, with automatic warm-up, when the load
-        is steady; the start of the steady state is then stored and reported. None before, and where the engine itself
-        ends the warm-up: at a fixed length or at the limit. Remembers the end of the warm-up.
+        is steady in the `seconds` recorded so far; the start of the steady state is then stored and reported. None
+        before, and where the engine itself ends the warm-up: at a fixed length or at the limit. Remembers the end of
+        the warm-up.
         """
         phase = self._phase
         if soonest >= phase.longest_warmup:
@@ -89,17 +90,21 @@ class WindowControl:
         return Adjustment(measured_from=self._warmup_ends)
 
     def _queue_empty_at(self, seconds: int) -> int | None:
-        """Return the end (s of the load) of the first second in the pause without unanswered requests, or None."""
+        """Return the end (s of the load) of the first second after the warm-up without unanswered requests, or None.
+
+        Only seconds of the pause that `wait_for_queue` limits, up to `seconds`.
+        """
         # Until the limit, even if it is too late to end the pause sooner.
         last = min(seconds, int(self._phase.longest_warmup))
         ends = range(int(self._phase.warmup) + 1, last + 1)
         return next((end for end in ends if not self._rows.unanswered(end - 1)), None)
 
     def _end_window(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the adjustment that ends the measurement, or None.
+        """Return the adjustment that ends the measurement at second `soonest` of the load, or None.
 
-        None before the next look, if the precision is not reached, or at the limit, where the engine ends the window.
-        Also stores the precision and whether it was reached.
+        At planned lengths of the window (looks), compares its precision with the aim, and stores both. None before a
+        look, without an automatic length, if the precision is not reached, or at the limit, where the engine ends the
+        window.
         """
         assert self._warmup_ends is not None
         measured = seconds - self._warmup_ends
@@ -152,7 +157,10 @@ class _Rows:
         self._rows: dict[int, list[dict[str, str]]] = {}
 
     def read(self, seconds: int) -> None:
-        """Read the rows written since the last call, unless the rows of second `seconds` are known already."""
+        """Read the rows written since the last call; nothing if a row of second `seconds` or later is known.
+
+        An incomplete last line is left for the next call.
+        """
         if not self._path.exists() or seconds <= max(self._rows, default=-1):
             return
         with self._path.open(newline="") as file:
@@ -205,5 +213,5 @@ class _Rows:
         return main
 
     def unanswered(self, second: int) -> int:
-        """Return the number of requests in flight or queued at the end of a second; 0 for a second without rows."""
+        """Return the number of unanswered requests at the end of a second; 0 for a second without rows."""
         return sum(int(row["unanswered"]) for _, row in self._of(second, second + 1))

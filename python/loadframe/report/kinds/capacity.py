@@ -106,8 +106,8 @@ def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
             rate = replace(rate, value=0.0)
         single = len(capacity.conclusive) == 1
         if single:
-            # One search gives a bracket: its answer passed, and the next tried rate failed.
-            rate = Estimate(rate.value, rate.value, capacity.bracket[1] if capacity.bracket else math.inf)
+            # One search gives a bracket: failures at its answer leave only a lower rate as sustained.
+            rate = Estimate(rate.value, capacity.sustained, capacity.bracket[1] if capacity.bracket else math.inf)
         costs.append(cost(prices, capacity.treatment, capacity.nodes, rate, by_one_search=single))
     return costs
 

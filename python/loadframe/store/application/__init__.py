@@ -131,7 +131,7 @@ class Application(Store):
 
     @property
     def _texts(self) -> Mapping[str, str]:
-        """The application's files by relative path, without `test_*`; BadInput if unreadable, none or too large."""
+        """The contents of the files in `files`, by relative path, without names `test_*`; BadInput as `read`."""
         return read(self._folder, self._files, ("test_*",))
 
     def distribution(self, version: str) -> Distribution:
@@ -159,9 +159,9 @@ class Application(Store):
         )
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:
-        """Return the stores in the setting `store` (`a+b` for two) by kind, or the default one; BadInput for others.
+        """Return the stores that the setting `store` names (`a+b` for two), or else the default one, by kind.
 
-        Empty if the application uses no stores.
+        BadInput for a kind that the application does not support. Empty if it supports none.
         """
         named = str(settings.get("store") or next(iter(self._behind), ""))
         kinds = [name.strip() for name in named.split("+") if name.strip()]
@@ -271,7 +271,8 @@ class Application(Store):
         """Form the stores, start the instances, wait for them, and start the balancer.
 
         `members` are all processes. Writes the tiers, with the stores' credentials, into the balancer's folder, for
-        `join` and `reunite`. StoreFailed if the wait for a store or for the instances exceeds 180 s.
+        `join` and `reunite`. The instances' environment has SETTING_NAME for each setting, the logins, and a random
+        SECRET. StoreFailed if the wait for a store or for the instances exceeds 180 s.
         """
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
@@ -405,13 +406,15 @@ class Application(Store):
         watch(Balancing(0, "instances", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Stop new requests to the instance, and wait until it has answered all; StoreFailed after 180 s.
+        """Stop new requests to the instance, and wait until the balancer has no session with it.
 
-        The instance keeps running; `forget` or `stay` follows.
+        `addresses` begin with the balancer's. StoreFailed after 180 s. The instance keeps running; `forget` or `stay`
+        follows.
         """
         balancer.drain(self._tiers(member).commands, member.name)
 
         def idle() -> bool:
+            """Whether the balancer has no session with the instance; True also if it does not list the instance."""
             row = balancer.figures(self._web, addresses).get(member.name, {})
             return int(row.get("scur") or 0) == 0
 
@@ -433,7 +436,7 @@ class Application(Store):
     # Requests to the cluster
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return version and digest of the local files, not of the cluster's; Unreachable if no address answers 200."""
+        """Return `VERSION-DIGEST` of the local files, not of the cluster's; Unreachable if no address answers 200."""
         if not any(self._answers(address) for address in addresses):
             raise Unreachable(f"{self.kind} does not answer", where=", ".join(addresses), remedy="check that it runs")
         return self.distribution("").version
@@ -475,8 +478,8 @@ class Application(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return statistics by process: of each instance, of `balancer` (all requests), and of each node of a store.
 
-        Stores are included only if this process formed or reunited the cluster. Unreachable if the balancer does not
-        answer.
+        Statistics that HAProxy does not report are left out. Stores are included only if this process formed or
+        reunited the cluster. Unreachable if the balancer does not answer.
         """
         rows = balancer.figures(self._web, addresses)
         named = {BALANCER if name == "FRONTEND" else name: row for name, row in rows.items()}
@@ -496,7 +499,7 @@ class Application(Store):
 
 
 def _servers(members: Sequence[Member], kind: str) -> list[Member]:
-    """Return the processes of the store `kind`, in order, without their role, as the store alone would have them."""
+    """Return the processes whose role is `kind`, in order, with an empty role, as the store alone would have them."""
     return [replace(member, role="") for member in members if member.role == kind]
 
 
@@ -504,6 +507,7 @@ def _until_ready(part: Store, servers: Sequence[Member], watch: Watch) -> None:
     """Wait until each node of a store behind the instances sees all of them, and is ready; StoreFailed after 180 s."""
 
     def complete() -> bool:
+        """Whether each server, asked alone, is ready and counts all of them as nodes."""
         healths = [part.health([server.address]) for server in servers]
         return all(health.ready and health.nodes == len(servers) for health in healths)
 
@@ -521,7 +525,7 @@ MOST_THREADS = 64
 
 
 def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a store's own settings, without their prefix and without its number of nodes."""
+    """Return the settings `KIND.NAME` of a store by NAME, except its number of nodes, `KIND.nodes`."""
     return {
         name.removeprefix(f"{kind}."): value
         for name, value in settings.items()
@@ -546,5 +550,5 @@ def _fill_places(word: str, places: Mapping[str, str]) -> str:
 
 
 def _value_text(value: object) -> str:
-    """Return a setting as text for the environment: true or false for a bool, empty for None."""
+    """Return a setting as text for the environment: `true` or `false` for a bool, empty for None, else `str(value)`."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

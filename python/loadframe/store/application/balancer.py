@@ -67,10 +67,11 @@ def version(path: Path) -> str:
 def configuration(
     address: str, commands: str, instances: Mapping[str, str], *, health: str, balance: str, threads: int
 ) -> str:
-    """Return the text of haproxy.cfg, with the instances (name -> address) and disabled entries for later ones.
+    """Return the text of haproxy.cfg, with one entry for each name `app-1` to `app-64`.
 
-    `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request, `balance`
-    the algorithm of HAProxy, and `threads` its number of threads. Names other than `app-1` to `app-64` are left out.
+    `instances` are name -> address; entries without an instance are disabled, for later ones, and other names are left
+    out. `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request,
+    `balance` the algorithm of HAProxy, and `threads` its number of threads.
     """
     text = _CONFIGURATION.format(
         address=address,
@@ -94,10 +95,10 @@ def instance_name(number: int) -> str:
 
 
 def enter(commands: str, name: str, address: str) -> None:
-    """Make the balancer send requests to the instance `name` at `address` (host:port), once its health check passes.
+    """Set an instance's address (host:port) in the balancer, which sends it requests once its health check passes.
 
-    `commands` is the balancer's address for commands, host:port. Unreachable if the balancer does not answer,
-    StoreFailed if it rejects a command.
+    Returns before that. `name` is such as `app-1`; `commands` is the balancer's address for commands, host:port.
+    Unreachable if the balancer does not answer, StoreFailed if it rejects a command.
     """
     host, port = split_address(address)
     _command(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
@@ -142,7 +143,8 @@ def _command(commands: str, command: str) -> None:
 def figures(web: Web, addresses: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return HAProxy's statistics (column -> text) of all enabled instances by name; Unreachable without an answer.
 
-    The row `FRONTEND` is the total. Only the first address, the balancer's for clients, is asked.
+    The row `FRONTEND` is the total. Only the first address, the balancer's for clients, is asked. Instances that are
+    draining are included.
     """
     address = addresses[0]
     try:

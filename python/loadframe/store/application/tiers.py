@@ -35,7 +35,11 @@ class Tiers:
 
     @property
     def exports(self) -> str:
-        """Shell commands that export the variables of an instance's environment, one per line, with passwords."""
+        """Shell commands that export the variables of an instance's environment, one per line, with passwords.
+
+        Adds STORE_KIND (the address of a store's first node), STORE_KIND_NODES (all, separated by blanks) and STORES
+        (kinds).
+        """
         stores = {f"STORE_{kind.upper()}": nodes[0] for kind, nodes in self.stores.items()}
         stores |= {f"STORE_{kind.upper()}_NODES": " ".join(nodes) for kind, nodes in self.stores.items()}
         variables = {**self.environment, **stores, "STORES": " ".join(self.stores)}
@@ -48,9 +52,10 @@ class Tiers:
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
-        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed.
+        """Read the tiers that `keep` stored in the folder `balancer`; BadInput if missing or malformed.
 
-        Clusters that version 0.3 started can have one address per store, as a text, and no settings of the balancer.
+        A file of version 0.3, with one address per store as a text and without the balancer's settings, is accepted;
+        the settings get their defaults.
         """
         try:
             tiers = json.loads(nofollow.read_text(balancer, TIERS) or "")
@@ -82,7 +87,10 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 
 
 def tell(member: Member, text: str) -> None:
-    """Write `text` into the file that a process waits for (`waiting`), which starts it; replaces an earlier text."""
+    """Write `text` into the file TOLD of a process that waits for it (`waiting`), which starts the process.
+
+    Replaces an earlier text, which does not start it again.
+    """
     assert member.folder
     member.call(replace_file, member.folder, TOLD, text)
 
@@ -125,8 +133,9 @@ _MAX_SIZE = 16 * 2**20
 def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
     """Return the text files below a folder that match a glob pattern in `patterns`, by relative path, in path order.
 
-    Hidden files and folders, `__pycache__` and files that match one of `without` are skipped. BadInput for a file that
-    is unreadable or not UTF-8, for no files, and for more than 16 * 2**20 characters in total.
+    Hidden files and folders, `__pycache__`, and files that match one of `without` (as in `PurePath.match`: `test_*` is
+    a file's name) are skipped. BadInput for a file that is unreadable or not UTF-8, for no files, and for more than 16
+    Mi characters in total.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
@@ -145,7 +154,7 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
             ) from error
     size = sum(map(len, texts.values()))
     if not texts or size > _MAX_SIZE:
-        problem = f"has files of {size:,} bytes, more than {_MAX_SIZE:,}" if texts else "has no files"
+        problem = f"has files of {size:,} characters, more than {_MAX_SIZE:,}" if texts else "has no files"
         raise BadInput(f"the application {problem}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
     return texts
 

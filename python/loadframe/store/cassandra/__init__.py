@@ -134,7 +134,10 @@ class Cassandra(Store):
         return f"commitlog_sync {settings.get('commitlog_sync', config.COMMITLOG_SYNC)}"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise BadInput for settings that Loadframe controls, and for invalid JVM settings (`heap`, `jvm`)."""
+        """Raise BadInput for settings that Loadframe controls, and for invalid JVM settings (`heap`, `jvm`).
+
+        Other names and their values are not checked.
+        """
         for key in settings:
             if key in config.OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -268,9 +271,10 @@ class Cassandra(Store):
         return str(local["release_version"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all members answer. Members that do not answer are missing.
+        """Return the health: ready if each member of the ring answers a login. Members that do not are missing.
 
-        Joining, leaving and moving nodes count as moving.
+        The first of `addresses` that answers reports the ring. Nodes are the members that answer. Joining, leaving and
+        moving nodes count as moving.
         """
         ring = self._ring(addresses)
         missing = [node for node in ring.members if not self._answers(node)]
@@ -292,7 +296,7 @@ class Cassandra(Store):
         return Ring.read(lambda statement: self._ask(addresses, statement))
 
     def _answers(self, address: str) -> bool:
-        """Whether a node accepts a connection within 5 s; a refused login counts as an answer."""
+        """Whether a node answers a login, with at most 5 s for each answer; a refused login counts as an answer."""
         try:
             self._connect(address, 5.0).close()
         except CqlError:
@@ -326,7 +330,10 @@ class Cassandra(Store):
         self._await_schema_agreement(addresses)
 
     def _require_alone(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Raise StoreFailed if roles besides the administrator exist, or connections of other users last over 10 s."""
+        """Raise StoreFailed if a role besides the administrator exists, or another user is still logged in after 10 s.
+
+        `watch` is called while connections of others are open. Both are checked twice.
+        """
         end = time.monotonic() + _DISCONNECT_WITHIN
         # Twice, alternating: the second pass sees a user who logged in between the two checks.
         for _ in range(2):
@@ -343,12 +350,15 @@ class Cassandra(Store):
                 )
 
     def _users(self, addresses: Sequence[str]) -> set[str]:
-        """Return the users that are logged in to any node, without the administrator."""
+        """Return the users that are logged in to the nodes at these addresses, without the administrator.
+
+        Unreachable if one of the nodes does not answer.
+        """
         seen = (row["username"] for address in addresses for row in self._ask([address], _LOGGED_IN))
         return {str(user) for user in seen if user is not None} - {ADMINISTRATOR}
 
     def _accepts_login(self, address: str) -> bool:
-        """Whether a node accepts a connection with this store's credentials."""
+        """Whether a node accepts a login with this store's credentials; False also without an answer within 5 s."""
         try:
             self._connect(address, 5.0).close()
         except (OSError, CqlError):
@@ -377,9 +387,9 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "normal"))
 
     def _streaming(self, addresses: Sequence[str]) -> Balancing:
-        """Return the bytes that nodes have yet to send to each other, by their estimates, and the states of nodes.
+        """Return the bytes that nodes have yet to send to each other, by their estimates; `state` is the ring's states.
 
-        Nodes that do not answer are skipped.
+        Only the nodes at `addresses` are asked; those that do not answer are skipped.
         """
         left = 0.0
         for address in dict.fromkeys(addresses):
@@ -429,7 +439,10 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "left"))
 
     def _require_copies(self, addresses: Sequence[str], member: Member) -> None:
-        """Raise BadInput if a keyspace of the user has more copies than nodes remain after `member` has left."""
+        """Raise BadInput if a keyspace has more copies than nodes remain after `member` has left.
+
+        Keyspaces whose names begin with `system` are not checked.
+        """
         others = len(self._ring(addresses).members) - 1
         for keyspace in self._ask(addresses, "SELECT keyspace_name, replication FROM system_schema.keyspaces"):
             name, copies = str(keyspace["keyspace_name"]), _copies(keyspace["replication"])

@@ -221,9 +221,10 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _seeds(node: NodeSpec) -> list[str]:
-    """Return the seeds, host:peer_port. A joining node is not among them: seeds do not fetch data when they join.
+    """Return the seeds, host:peer_port: all peers, without the node itself while it joins; itself if none is left.
 
-    A restarted node is, because it may be the first to start. Without other nodes, the node is its own seed.
+    A node joins if it is not a founder and has no tables yet: seeds do not fetch data when they join. A restarted node
+    is a seed, because it may be the first to start.
     """
     address = f"{node.address}:{node.peer_port}"
     joins = not node.founders and not (node.folder / "data" / "tables").exists()
@@ -231,7 +232,7 @@ def _seeds(node: NodeSpec) -> list[str]:
 
 
 def _tokens(node: NodeSpec) -> Mapping[str, Any]:
-    """Return the settings of 16 tokens per node: founders divide the ring evenly, later nodes choose tokens."""
+    """Return the token settings: each founder gets 16 tokens that divide the ring evenly; later nodes choose theirs."""
     if not node.founders:
         return {"allocate_tokens_for_local_replication_factor": 1}
     number, nodes = node.founders.index(node.name), len(node.founders)
@@ -241,5 +242,5 @@ def _tokens(node: NodeSpec) -> Mapping[str, Any]:
 
 
 def identity(folder: Path) -> str:
-    """Return the JVM argument that identifies the process of the node in `folder`."""
+    """Return the JVM argument that identifies the process of the node in `folder` to `management_command`."""
     return f"-Dcassandra.storagedir={folder / 'data'}"

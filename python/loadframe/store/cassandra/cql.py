@@ -49,7 +49,7 @@ _ROLES_NOT_READ = "Unable to perform authentication"
 
 
 def repeat(ask: Callable[[], _Answer], tries: int = TRIES) -> _Answer:
-    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error.
+    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, after a CqlError with a code in TEMPORARY.
 
     The last error is raised, and any other error at once.
     """
@@ -263,7 +263,7 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
         key, element = _type(reader), _type(reader)
 
         def pairs(value: bytes) -> dict[Any, Any]:
-            """Return the map in a value."""
+            """Return the decoded map in a value: a count, then key and value of each entry."""
             flat = list(_sized(value, 2))
             return {key(a): element(b) for a, b in zip(flat[::2], flat[1::2], strict=True)}
 
@@ -274,7 +274,10 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
 
 
 def _sized(value: bytes, per: int) -> Iterator[bytes]:
-    """Yield the elements of a collection: a count, then `per` elements for each; a null becomes empty bytes."""
+    """Yield the elements of a collection in their order: `per` for each entry (2 in a map: key and value; else 1).
+
+    The number of entries comes first. A null becomes empty bytes.
+    """
     reader = _Reader(value)
     for _ in range(reader.int() * per):
         yield reader.value() or b""

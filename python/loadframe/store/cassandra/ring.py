@@ -59,7 +59,7 @@ class Ring:
 
 
 def _state(node: dict[str, Any]) -> str:
-    """Return a node's state in a row of gossip_info, in upper case, such as NORMAL; empty if it has none."""
+    """Return a node's state from its row of gossip_info, in upper case, such as NORMAL; empty if it has none."""
     status = node.get("status_with_port") or node.get("status") or ""
     return str(status).split(",")[0].upper()
 

@@ -159,7 +159,7 @@ class Couchbase(Store):
         membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Add the node; it serves nothing before the data is rebalanced."""
+        """Wait for the started node, and add it unless it is known; it serves nothing before the data is rebalanced."""
         membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
@@ -219,7 +219,7 @@ class Couchbase(Store):
         return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
 
     def _index(self, addresses: Sequence[str], name: str) -> None:
-        """Create the primary index, which statements on all documents need."""
+        """Create the bucket's primary index, which statements on all documents need, unless it exists."""
         self._query(addresses, f"CREATE PRIMARY INDEX IF NOT EXISTS ON {_quoted(name)}", "leave index: true out")
 
     def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
@@ -309,7 +309,8 @@ class Couchbase(Store):
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition.
 
-    Defaults, also for None: 256 MiB per node, one replica (none on one node), durability `none`.
+    Defaults, also for None: 256 MiB per node, one replica (none on one node), durability `none`. At least 100 MiB; at
+    most 3 replicas, and fewer than nodes.
     """
     for key in definition:
         if key not in _DEFINITION:

@@ -49,7 +49,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def quotas(node: NodeSpec) -> str:
-    """Return JSON with quotas in bytes by setting: half of the node's memory limit for documents, 256 MiB for indexes.
+    """Return JSON with `ram_quota`, half of the node's memory limit, and `index_quota`, 256 MiB, both in bytes.
 
     An empty object without a limit. BadInput for a limit below 1 GiB.
     """
@@ -61,9 +61,10 @@ def quotas(node: NodeSpec) -> str:
 
 
 def apply(post: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
-    """Send memory quotas and `auto_failover` to a cluster, if set; quotas in the folder of `member` are the defaults.
+    """Send the memory quotas and `auto_failover` in `settings` to a cluster; others are not changed.
 
-    `post(path, **values)` sends a form to the cluster.
+    Quotas that `settings` lack are those stored in the folder of `member`, if any. `post(path, **values)` sends a form
+    to the cluster.
     """
     merged: dict[str, Any] = _stored_quotas(member) | dict(settings)
     quota_form = {name: parse_size(merged[key]) // _MIB for key, name in _PARAMETERS.items() if key in merged}
@@ -75,7 +76,7 @@ def apply(post: Callable[..., object], member: Member | None, settings: Mapping[
 
 
 def _stored_quotas(member: Member | None) -> dict[str, Any]:
-    """Return the quotas in bytes in a node's folder, by setting; empty without a member, a folder or the file."""
+    """Return the JSON that `quotas` made, from a member's folder; empty without a member, folder or file."""
     text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
     return dict(json.loads(text or "{}"))
 
@@ -165,7 +166,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     name = f"n_{node.extra_ports[-1] - _FIRST}" if node.extra_ports else _name(config)
 
     def relocated(text: str) -> str:
-        """Replace the installation's folders with the node's."""
+        """Replace the installation's data folder, copied configuration files and babysitter's name by the node's."""
         text = text.replace(f"{prefix}/{_DATA}", str(data))
         for file in _COPIED:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))
@@ -212,7 +213,7 @@ def _prefix(script: str, home: Path) -> str:
 
 
 def _ports(node: NodeSpec, name: str) -> str:
-    """Return the text of a node's configuration of name and ports; `name` is such as `n_1234`."""
+    """Return the text of a new node's `config/ports`: Erlang terms with its ports and `name`, such as `n_1234`."""
     ports = {"rest_port": node.port, "memcached_port": node.peer_port}
     ports |= dict(zip(_PORTS, node.extra_ports, strict=False))
     ports["projector_ssl_port"] = ports["projector_port"]
@@ -228,7 +229,7 @@ def _name(config: Path) -> str:
 
 
 def _port(ports: str, key: str) -> str:
-    """Return the port with that key in the text that `_ports` made."""
+    """Return the port with that key, as text, from the text that `_ports` made; the key must be in it."""
     match = re.search(rf"^\{{{key}, (\d+)\}}\.$", ports, re.MULTILINE)
     assert match
     return match[1]

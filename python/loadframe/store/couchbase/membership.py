@@ -105,7 +105,10 @@ class Administration:
 
 
 def document(answer: Answer, kind: type) -> Any:
-    """Return an answer's JSON of type `kind`; LoadframeError if it is missing or of another type."""
+    """Return an answer's JSON; LoadframeError for status 404, for other content, and unless it is of type `kind`.
+
+    Other statuses are not checked.
+    """
     try:
         content = answer.json()
     except ValueError:
@@ -170,7 +173,7 @@ class Pool:
         return cls(nodes, rebalancing, bool(pool.get("balanced", True)))
 
     def at(self, address: str) -> PoolNode | None:
-        """Return the node at that address; None if it is unknown."""
+        """Return the node with that address (host:port of its administration); None if it is unknown."""
         return next((node for node in self.nodes if node.address == address), None)
 
     def of(self, membership: str) -> list[PoolNode]:
@@ -243,7 +246,8 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
     """Add a node, and wait until it has restarted as a member; do not rebalance, so it holds no data yet.
 
-    `watch` is called during the wait and ends it by an error. LoadframeError if the cluster refuses the node.
+    `watch` is called during the wait and ends it by an error, but the request continues. LoadframeError if the cluster
+    refuses the node.
     """
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
@@ -314,7 +318,7 @@ def stay(rest: Administration, addresses: Sequence[str]) -> None:
 
 
 def forget(rest: Administration, addresses: Sequence[str], member: Member) -> None:
-    """Remove a node that was only added or was failed over; do nothing if it is unknown. The store refuses others."""
+    """Remove a node that was only added or was failed over; LoadframeError for others. Do nothing if it is unknown."""
     node = Pool.read(rest, addresses).at(member.address)
     if node is None:
         return
@@ -351,6 +355,7 @@ def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, lea
     gone = {node.id for node in leaving}
 
     def done() -> bool:
+        """Whether no rebalance runs, and all known nodes are active and none of them is leaving."""
         pool = Pool.read(rest, addresses)
         return not pool.rebalancing and all(node.membership == _ACTIVE and node.id not in gone for node in pool.nodes)
 
@@ -366,10 +371,11 @@ def _follow(
     before: str | None = None,
     done: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Report a rebalance's progress until it has ended and `done` returns True; StoreFailed if it fails.
+    """Wait until a rebalance has ended and `done` returns True, and report to `watch`; StoreFailed if it fails.
 
-    `began` is whether it is known to run. Otherwise it has begun once it is seen running, its report differs from
-    `before` (the report of the last one), or 5 s have passed. StoreFailed also if `done` stays False for 10 s.
+    `began` is whether it is known to run. Otherwise it has begun once it is seen running, its `lastReportURI` differs
+    from `before` (that of the previous one, or None), or 5 s have passed. StoreFailed also if it has ended for 10 s and
+    `done` is still False.
     """
     started, ended = time.monotonic(), None
     while True:
@@ -407,7 +413,7 @@ def _task(rest: Administration, addresses: Sequence[str]) -> dict[str, Any]:
 
 
 def _progress(task: Mapping[str, Any]) -> Balancing:
-    """Return the percent left of a running rebalance; its `state` is a text with the percent done by node.
+    """Return the percent left of a rebalance, from its task; `state` lists the percent done by node, or is `running`.
 
     Missing progress counts as 0 %.
     """

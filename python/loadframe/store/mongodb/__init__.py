@@ -153,7 +153,7 @@ class MongoDB(Store):
         config.check(settings)
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings of a sharded cluster with these numbers (None: left out) and one member in each shard."""
+        """Return the settings of a sharded cluster: `members: 1`, and `routers` and `config_members` unless None."""
         return config.shard_settings(routers, config_servers)
 
     def require_encryption(
@@ -226,7 +226,7 @@ class MongoDB(Store):
     def _leader(self, addresses: Sequence[str]) -> Client:
         """Return the client of the server that accepts writes: the primary, a router, or the only server.
 
-        StoreFailed without a primary.
+        StoreFailed without a primary, Unreachable if no server answers.
         """
         return sets.primary(addresses, self.client)
 
@@ -237,7 +237,7 @@ class MongoDB(Store):
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the health: ready if all members serve and there is a primary, in each shard of a sharded cluster.
 
-        A single server that answers is ready.
+        The first server that answers reports it. A single server that answers is ready.
         """
         server, hello = self._hello(addresses)
         if _is_router(hello):
@@ -283,7 +283,8 @@ class MongoDB(Store):
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set `setParameter.NAME` and `cache` (a size) on all running servers of shards and sets.
 
-        Config servers keep their cache. BadInput for other settings, Unreachable if a server does not answer.
+        Config servers keep their cache. BadInput for other settings, Unreachable if a server does not answer,
+        MongoError if one refuses a value. Servers before the failing one keep the change.
         """
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
@@ -402,9 +403,9 @@ class MongoDB(Store):
             shards.stay(server, member)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a collection with its `options` and `indexes`, sharded by `shard_key` in a sharded cluster.
+        """Create a collection with its `options` and `indexes` (a list of keys), sharded in a sharded cluster.
 
-        The shard key is by default the hashed id. MongoError if the collection exists.
+        The shard key is `shard_key`, by default the hashed id. MongoError if the collection exists.
         """
         leader = self._leader(addresses)
         leader.ask({"create": name, **(definition.get("options") or {})}, DATABASE)
@@ -452,9 +453,9 @@ class MongoDB(Store):
         return self._count(self._named(addresses, name), {}, addresses)
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Return by field how many documents have it, counted on the primary or through a router.
+        """Return by field (dotted path) how many documents have it, also with null; over all days for `NAME-*`.
 
-        This reads all documents once per field.
+        Counted on the primary or through a router. This reads all documents once per field.
         """
         names = self._named(addresses, name)
         return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}

@@ -46,6 +46,7 @@ class MongoError(StoreFailed):
     """A server's error; `code` is MongoDB's error number."""
 
     def __init__(self, what: str, where: str, code: int) -> None:
+        """`where` is the server's address, `code` MongoDB's error number."""
         super().__init__(what, where=where)
         self.code = code
 
@@ -66,7 +67,10 @@ class Client:
         )
 
     def _connected(self, login: Mapping[str, Any]) -> "MongoClient[dict[str, Any]]":
-        """Return a pymongo client with the options `login`, such as `username`; it connects on first use."""
+        """Return a pymongo client with the options `login`, such as `username`; it connects on first use.
+
+        It uses only this server and does not repeat commands.
+        """
         # Imported late: nodes are also planned on machines without pymongo.
         from pymongo import MongoClient
 
@@ -115,9 +119,10 @@ class Client:
             raise MongoError(f"the server reports an error: {words}", self.address, error.code or 0) from error
 
     def _log_in_as_server(self) -> bool:
-        """Switch to the credentials of the cluster's servers; False if they are in use or unavailable.
+        """Switch to the credentials of the cluster's servers, and return True.
 
-        Shards do not know the administrator, nor do servers outside their set.
+        Shards, and servers outside their set, do not know the administrator. False, without a change, if these
+        credentials are in use already, or the user is not the administrator of a cluster of Loadframe.
         """
         auth = self._access.auth
         if self._as_server or auth is None or auth.user != ADMINISTRATOR:
@@ -343,7 +348,10 @@ def figures(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
-    """Return statistics from dbStats: documents, and bytes of data (uncompressed), of indexes and of both on disk."""
+    """Return statistics from dbStats: documents, and bytes of data (uncompressed), of indexes and of both on disk.
+
+    Values that `stats` lacks are left out.
+    """
     figures = {name: float(stats[key]) for name, key in _OF_DATABASE.items() if key in stats}
     if "storageSize" in stats:
         figures["store_bytes"] = float(stats["storageSize"]) + figures.get("index_bytes", 0.0)
@@ -401,7 +409,8 @@ _NO_COLLECTION = 26
 def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
     """Return up to `documents` random documents, and the collection's indexes. BadInput if it does not exist.
 
-    Ids are left out, unless all are texts or whole numbers; then the sample's key is `_id`.
+    Values are in relaxed extended JSON. Ids are left out, unless all are texts or whole numbers; then the sample's key
+    is `_id`.
     """
     from bson import json_util
 
@@ -425,7 +434,7 @@ def sampled_documents(server: Client, name: str, documents: int, database: str) 
 
 
 def _indexes_of(server: Client, name: str, database: str) -> dict[str, Any]:
-    """Return {"indexes": keys of each index} of a collection, without the index of ids and text indexes.
+    """Return {"indexes": [{field: direction or type}]} of a collection, without the index of ids and text indexes.
 
     Empty if no other index exists.
     """

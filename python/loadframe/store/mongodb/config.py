@@ -85,7 +85,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def shard_settings(routers: int | None, config_servers: int | None) -> dict[str, Any]:
-    """Return the settings of a sharded cluster with these numbers; None leaves a number out. Shards have one member."""
+    """Return the settings of a sharded cluster: `members: 1`, and `routers` and `config_members` unless None."""
     given = {"routers": routers, "config_members": config_servers}
     return {"members": 1, **{key: value for key, value in given.items() if value is not None}}
 
@@ -146,7 +146,8 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 def parameter(name: str, value: Any) -> dict[str, Any]:
     """Return the field of the command `setParameter` for `cache` or `setParameter.NAME`.
 
-    A cache is a size in bytes or a text such as `2GiB`; below 256 MiB it is raised to that.
+    A cache is a size in bytes or a text such as `2GiB`, at least 256 MiB; a smaller one is raised. Parts of a MiB are
+    cut.
     """
     if name == "cache":
         return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _MIN_CACHE) // 2**20}M"}
@@ -254,7 +255,10 @@ def _secrets(node: NodeSpec) -> dict[str, str]:
 
 
 def _is_member(node: NodeSpec) -> bool:
-    """Whether a node is a member of a set: by setting, as one of several, to join one, or as a former member."""
+    """Whether a node is a member of a set: by the setting `replica_set`, else by the configuration in its folder.
+
+    Without either, unless it is the only founder. A founder's folder does not count.
+    """
     if "replica_set" in node.settings:
         return bool(node.settings["replica_set"])
     before = None if node.founders or not node.folder.exists() else nofollow.read_text(node.folder, _CONFIG)

@@ -97,8 +97,8 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 def health(server: Client) -> Health:
     """Return a set's state as one member reports it: ready if all members serve and there is a primary.
 
-    Pieces are members, since each holds all data: `moving` are those that start or copy data, `missing` the others that
-    do not serve.
+    Nodes are the serving members. Pieces are members, since each holds all data: `moving` are those that start or copy
+    data, `missing` the others that do not serve. Not ready, with no nodes, before the set is formed.
     """
     try:
         status = server.ask({"replSetGetStatus": 1})
@@ -182,7 +182,7 @@ def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Wa
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
     """Replace the addresses of restarted members in the set's configuration, by force, and wait for a primary.
 
-    A member is recognised by its name. If no address changed, this only waits.
+    A member is recognised by its name, in the tag `node`. If no address changed, this only waits.
     """
     servers = [clients(member.address) for member in members]
     wait(servers, watch)

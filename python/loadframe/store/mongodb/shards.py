@@ -137,7 +137,7 @@ def leave(router: Client, member: Member, watch: Watch) -> None:
 def stay(router: Client, member: Member) -> None:
     """Stop draining a shard; do nothing if it is removed already.
 
-    Before version 8.3 that is impossible: draining continues without an error.
+    Before version 8.3 the server lacks that command: draining continues, without an error.
     """
     try:
         router.ask({"stopShardDraining": shard_of(member.name)})
@@ -237,7 +237,10 @@ def _unbalanced(router: Client) -> int:
 
 
 def _idle(router: Client) -> str:
-    """Return a warning about shards without data although the store considers data balanced; empty without any."""
+    """Return a warning that names the shards without chunks of sharded collections; empty if there are none.
+
+    Empty also without sharded collections.
+    """
     collections = [entry["uuid"] for entry in _sharded(router)]
     held = router.ask({"distinct": "chunks", "key": "shard", "query": {"uuid": {"$in": collections}}}, "config")
     shards = {str(shard["_id"]) for shard in router.ask({"listShards": 1})["shards"]}
@@ -256,7 +259,7 @@ def _names(router: Client) -> list[str]:
 
 
 def _cluster(members: Sequence[Member], clients: Clients, watch: Watch) -> str:
-    """Wait for a config server, and return the cluster's name from its command line."""
+    """Wait for the first config server in `members`, and return the cluster's name: its set's without `-config`."""
     config = next(clients(member.address) for member in members if member.role == CONFIG)
     sets.wait([config], watch)
     options = config.ask({"getCmdLineOpts": 1})["parsed"]

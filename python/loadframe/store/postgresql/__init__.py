@@ -45,8 +45,9 @@ _WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     """Yield the statements that create a table and its indexes.
 
-    `definition` may have `columns` (default: `document`, jsonb), `key`, `indexes`, `unlogged` and `with`. A key that is
-    not a declared column becomes a text column; it is `id` by default, and None for a table without a key.
+    `definition` may have `columns` (name -> type; default: `document`, jsonb), `key`, `indexes` (each the text after
+    `CREATE INDEX ON NAME`), `unlogged` and `with` (text of storage parameters). A key that is not a declared column
+    becomes a text column; it is `id` by default, and None for a table without a key.
     """
     parts = _columns(definition)
     if (key := definition.get("key", ID)) is not None:
@@ -82,7 +83,10 @@ def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequenc
 
 
 def _columns(definition: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a table, as in CREATE TABLE: key and declared columns, or key and document."""
+    """Return `"NAME" TYPE` of each column: the key, unless None, then the declared ones or `document` (jsonb).
+
+    The key is a text unless declared, and occurs once.
+    """
     columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
     if (key := definition.get("key", ID)) is not None:
         columns = {key: "text", **columns}
@@ -174,7 +178,7 @@ class Postgresql(Store):
         return settings.get(config.READ_FROM)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return `fsync` and `synchronous_commit` with their values, or the server's default, on."""
+        """Return a text such as `fsync on, synchronous_commit off`, with values from the settings, by default on."""
         given = {key.lower(): value for key, value in settings.items()}
         words = {name: given.get(name, True) for name in ("fsync", "synchronous_commit")}
         return ", ".join(
@@ -227,7 +231,7 @@ class Postgresql(Store):
         return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """Raise BadInput for servers with data of different origins; servers that do not answer are skipped."""
+        """Raise BadInput unless all servers that answer have one system identifier, as primary and replicas do."""
         identities: dict[str, str] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
@@ -244,6 +248,7 @@ class Postgresql(Store):
         """Return the client of the first server that answers; Unreachable if none answers."""
 
         def greet(address: str) -> Client:
+            """Return the client of a server that answers; Unreachable otherwise."""
             self.client(address).ask("SELECT 1")
             return self.client(address)
 
@@ -353,7 +358,10 @@ class Postgresql(Store):
         return settings
 
     def _running_setting(self, server: Client, name: str) -> RunningSetting:
-        """Return a parameter of one server, with its unit; BadInput for an unknown one."""
+        """Return a parameter of one server: its value with unit, and the value of ALTER SYSTEM as explicit, else None.
+
+        BadInput for an unknown parameter.
+        """
         row = self._parameter(server, name)
         explicit = server.ask(
             "SELECT setting FROM pg_file_settings WHERE name = :name AND sourcefile LIKE '%postgresql.auto.conf'"
@@ -383,7 +391,7 @@ class Postgresql(Store):
         replication.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Drop the slot of a removed replica on the primary, and close and drop the client of the replica."""
+        """Drop the slot of a removed replica on the primary, if any; close and drop the client of the replica."""
         replication.forget(addresses, member, self.client)
         if (client := self._clients.pop(member.address, None)) is not None:
             client.close()

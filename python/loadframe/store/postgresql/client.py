@@ -40,6 +40,7 @@ class PostgresError(StoreFailed):
     """A server's error; `code` is its SQLSTATE."""
 
     def __init__(self, what: str, where: str, code: str) -> None:
+        """`what` is the problem, `where` the server's host:port, and `code` the SQLSTATE."""
         super().__init__(what, where=where)
         self.code = code
 
@@ -279,9 +280,10 @@ def figures(client: Client) -> dict[str, float]:
 
 
 def lags(figures: dict[str, dict[str, float]]) -> None:
-    """Add `lag_bytes`, the log behind the primary, to each server's statistics in place.
+    """Add `lag_bytes`, how far `log_bytes` is behind the primary's, to each server's statistics in place.
 
-    0 without a primary, and for primaries: the servers of a partitioned cluster have separate logs.
+    0 for primaries, without a primary, and without `log_bytes`: the servers of a partitioned cluster have separate
+    logs.
     """
     primary = max((node["log_bytes"] for node in figures.values() if node.get("primary")), default=None)
     for node in figures.values():
@@ -304,8 +306,8 @@ _SIZE = "SELECT reltuples AS rows, relkind IN ('r', 'm') AS plain FROM pg_class 
 def sampled_rows(server: Client, name: str, documents: int, database: str, whole: Mapping[str, str]) -> Sample:
     """Return up to `documents` random rows of `[SCHEMA.]TABLE`. BadInput if it does not exist.
 
-    A large table is sampled by blocks. A table with exactly the columns `whole` (name -> type) gives the contents of
-    its column `document` instead of rows.
+    A large table is sampled by blocks, which may give fewer. A table with exactly the columns `whole` (name -> type)
+    gives the contents of its column `document` instead of rows.
     """
     table = ".".join('"' + part.replace('"', '""') + '"' for part in name.split(".", 1))
     try:

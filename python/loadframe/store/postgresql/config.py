@@ -159,12 +159,15 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _by(tls: bool) -> str:
-    """Return the connection type of pg_hba.conf: TLS only, or any."""
+    """Return the connection type of pg_hba.conf: `hostssl`, with TLS only, or `host`, with or without TLS."""
     return "hostssl" if tls else "host"
 
 
 def _as_client(node: NodeSpec) -> dict[str, str]:
-    """Return the environment for TLS, with which a replica connects to the primary; empty if nothing is encrypted."""
+    """Return the environment with which a replica connects to the primary: with verified TLS, or without TLS.
+
+    Empty without certificates, where the replica uses TLS if the primary offers it.
+    """
     if not node.encryption.nodes:
         # By default libpq uses TLS if the server offers it.
         return {"PGSSLMODE": "disable"} if node.certificates else {}

@@ -33,7 +33,8 @@ ORDER BY pg_foreign_server.oid
 def connect(coordinator: Member, members: Sequence[Member], clients: Callable[[str], Client], password: str) -> None:
     """Create the database on each shard, and foreign servers: the shards on the coordinator, and it on each shard.
 
-    `members` are the shards, `password` is the superuser's. BadInput if the installation lacks `postgres_fdw`.
+    `members` are the shards; the coordinator has the database already. `password` is the superuser's, with which the
+    coordinator logs in to shards. BadInput if the installation lacks `postgres_fdw`.
     """
     first = clients(coordinator.address)
     try:

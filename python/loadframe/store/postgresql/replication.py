@@ -65,13 +65,19 @@ class Role:
 
 
 def role(server: Client) -> Role:
-    """Return a server's role; Unreachable if it does not answer."""
+    """Return whether a server is a replica, and whether clients can write to it; Unreachable without an answer.
+
+    A server with `default_transaction_read_only`, such as a shard, is not writable.
+    """
     (row,) = server.ask(_ROLE)
     return Role(replica=bool(row["replica"]), writable=not row["replica"] and row["read_only"] != "on")
 
 
 def distinct(servers: Sequence[Client]) -> list[Client]:
-    """Return the servers in their order, each once, also if it has several addresses; all that do not answer."""
+    """Return the servers in their order, without repeats of a server at further addresses.
+
+    Servers that do not answer are all kept.
+    """
     by_identity: dict[str, Client] = {}
     for server in servers:
         identity = server.address
@@ -144,9 +150,9 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
 
 
 def require_named_replicas(servers: Sequence[Client]) -> None:
-    """Raise BadInput if a server feeds a replica that is not among the servers; ones that do not answer are skipped.
+    """Raise BadInput if the servers feed more replicas than there are replicas among them; they must be distinct.
 
-    The servers must be distinct.
+    Servers that do not answer are skipped.
     """
     fed = following = 0
     for server in servers:
@@ -264,8 +270,9 @@ def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
 def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
     """Hand over from a primary to the most advanced replica; a replica leaves without further steps.
 
-    The old primary becomes read-only, and its sessions end. BadInput if there is no replica to promote, StoreFailed if
-    the promotion fails, or if a replica leaves a cluster without a primary.
+    `addresses` are those of the other servers. The old primary becomes read-only, and its sessions end. BadInput if
+    there is no replica to promote, StoreFailed if the promotion fails, or if a replica leaves a cluster without a
+    primary.
     """
     leaving = clients(member.address)
     if role(leaving).replica:
@@ -317,7 +324,10 @@ def forget(addresses: Sequence[str], member: Member, clients: Clients) -> None:
 
 
 def caught_up(addresses: Sequence[str], clients: Clients, within: float) -> None:
-    """Wait up to `within` s until the replicas that answer have applied the primary's log; return in any case."""
+    """Wait up to `within` s until the replicas at the addresses have applied the primary's log, and return in any case.
+
+    Replicas that do not answer are skipped. StoreFailed without a primary.
+    """
     end = time.monotonic() + within
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])

@@ -171,8 +171,7 @@ class Redis(Store):
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the plan of a server that binds one address and writes only into its folder.
 
-        It runs in cluster mode by the setting `cluster`, as one of several nodes, to join, or as a former member. Data
-        may take 75 % of the memory limit.
+        For cluster mode see `_clustered`. Data may take 75 % of the memory limit, unless the settings have `maxmemory`.
         """
         clustered = _clustered(node)
         lines: dict[str, Any] = {
@@ -302,8 +301,8 @@ class Redis(Store):
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set parameters with CONFIG SET on every running node.
 
-        StoreFailed if a node refuses one. BadInput for settings that `check_settings` refuses, and for a policy that
-        can evict an index.
+        StoreFailed if a node refuses one; nodes before it keep the change. BadInput for settings that `check_settings`
+        refuses, and for memory settings with which the server could evict an existing index.
         """
         self.check_settings(settings)
         memory = {key.lower().replace("-", "_"): value for key, value in settings.items()}
@@ -340,7 +339,10 @@ class Redis(Store):
 
     @staticmethod
     def _refuse_eviction(values: Mapping[str, Any]) -> None:
-        """Raise BadInput if a server with these fields of INFO can evict keys without an expiry, such as indexes."""
+        """Raise BadInput if `maxmemory` is set and `maxmemory_policy` is `allkeys-...`, which can evict an index.
+
+        `values` are these fields, as in INFO.
+        """
         policy = str(values.get("maxmemory_policy", ""))
         if policy.lower().startswith("allkeys-") and re.match("0*[1-9]", str(values.get("maxmemory", 0))):
             raise BadInput(
@@ -350,9 +352,10 @@ class Redis(Store):
             )
 
     def _every(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a client for each node of the cluster, or for the single server.
+        """Return the clients of all running nodes of the cluster, or of the addresses of single servers.
 
-        Without nodes that refuse connections, and without nodes at other addresses that the cluster counts as failed.
+        The first node that answers lists the nodes. Left out are nodes that refuse connections, and nodes at other
+        addresses that the cluster counts as failed. Unreachable if a node does not answer otherwise.
         """
         seen = self._ring(addresses)
         if seen is None:
@@ -388,8 +391,7 @@ class Redis(Store):
 
         BadInput for a single server.
         """
-        self._clustered_only(addresses)
-        ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+        ring.join(self._clustered_only(addresses), member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Move slots until nodes differ by one slot at most; do nothing for a single server.
@@ -404,8 +406,7 @@ class Redis(Store):
 
         It stays a member until `forget`.
         """
-        self._clustered_only(addresses)
-        ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+        ring.leave(self._clustered_only(addresses), member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Make every reachable node forget a removed node, before gossip announces it again; drop its client here."""
@@ -413,16 +414,18 @@ class Redis(Store):
             ring.forget(seen, member, self.client)
         self._clients.pop(member.address, None)
 
-    def _clustered_only(self, addresses: Sequence[str]) -> None:
-        """Raise BadInput for a single server, which cannot grow or shrink."""
-        if self._ring(addresses) is None:
+    def _clustered_only(self, addresses: Sequence[str]) -> ring.Ring:
+        """Return the cluster as `_ring` does; BadInput for a single server, which cannot grow or shrink."""
+        seen = self._ring(addresses)
+        if seen is None:
             raise BadInput(
                 "a single redis server cannot grow or shrink",
                 remedy="start it as a cluster, with the setting cluster=true",
             )
+        return seen
 
     def _masters(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a client for each master of the cluster, or for the first single server that answers."""
+        """Return a client for each master of the cluster, or one for the first single server that answers."""
         seen = self._ring(addresses)
         if seen is None:
             return [self.client(self._first(addresses)[0])]
@@ -440,8 +443,8 @@ class Redis(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Store the collection's definition, in place of an earlier one; keys need no preparation.
 
-        In a cluster, `index` becomes False: only a single server indexes documents. BadInput if it could evict the
-        index.
+        In a cluster, `index` becomes False: only a single server indexes documents. BadInput if that server could evict
+        the index.
         """
         if definition.get("index"):
             _, info = self._first(addresses)
@@ -452,7 +455,7 @@ class Redis(Store):
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
 
     def indexed(self, addresses: Sequence[str]) -> set[str]:
-        """Return the collections whose definition has `index: true`, and whose index exists or would be empty.
+        """Return the collections defined with `index: true` that have their index (a key NAME), or have no documents.
 
         Empty in a cluster.
         """
@@ -478,7 +481,7 @@ class Redis(Store):
         return any(keys for master in self._masters(addresses) for keys in master.keys(name))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete all keys `NAME:...`, the collection's definition, and its index, if the collection was created."""
+        """Delete all keys `NAME:...`, and of a created collection its definition and (on a single server) its index."""
         for master in self._masters(addresses):
             for keys in master.keys(name):
                 # One command per key, since the keys of a command would have to share a slot.
@@ -490,7 +493,7 @@ class Redis(Store):
             registry.ask("HDEL", _COLLECTIONS, name)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` hashes and JSON objects of keys `NAME:...`, from all nodes.
+        """Return up to `documents` hashes and JSON objects of keys `NAME:...`, from all masters.
 
         BadInput for a database, or if the collection was not created and has no keys.
         """
@@ -533,7 +536,10 @@ class Redis(Store):
 
 
 def _clustered(node: NodeSpec) -> bool:
-    """Whether a node starts in cluster mode: by setting, as one of several, to join, or as a former member."""
+    """Whether a node starts in cluster mode: by the setting `cluster`, else as one of several founders.
+
+    Without the setting, nodes that are not founders do so on their first start, and later if they did before.
+    """
     if "cluster" in node.settings:
         return bool(node.settings["cluster"])
     data = node.folder / "data"
@@ -546,7 +552,7 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
 
 
 def _setting(value: object) -> str:
-    """Return a setting as text: yes or no for a bool, and an empty text also for `""`, as in redis.conf."""
+    """Return a setting as text for CONFIG SET: yes or no for a bool, and an empty text also for `""`."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value == '""' else str(value)

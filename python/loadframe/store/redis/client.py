@@ -178,16 +178,21 @@ class Client:
         return self._send(self._commands, commands)
 
     def running(self) -> bool:
-        """Whether the server runs: False if it refuses connections.
+        """Whether the server runs: False if it refuses connections, also after it broke one.
 
         Unreachable if it does not answer otherwise, BadInput for denied access.
         """
-        try:
-            self.info()
-        except Unreachable as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):
-                return False
-            raise
+        for last in (False, True):
+            try:
+                self.info()
+            except Unreachable as error:
+                if isinstance(error.__cause__, ConnectionRefusedError):
+                    return False
+                # A server that is being stopped still accepts connections and breaks them, before it refuses them.
+                if last or not isinstance(error.__cause__, ConnectionError):
+                    raise
+            else:
+                break
         return True
 
     def info(self) -> dict[str, str]:
@@ -195,10 +200,9 @@ class Client:
         return self.look("INFO")
 
     def look(self, command: str) -> dict[str, str]:
-        """Return the fields `name:value` of a status command, with a timeout of 5 s.
+        """Return the fields `name:value` of the reply to a status command, such as `CLUSTER INFO`; skip other lines.
 
-        Unreachable without an answer or while the server loads its data, BadInput for denied access, StoreFailed for
-        other error replies.
+        Timeout and errors as for `look_at`.
         """
         return dict(line.split(":", 1) for line in self.look_at(command) if ":" in line)
 
@@ -222,7 +226,8 @@ class Client:
     def _send(self, connection: "_Reconnecting", commands: Sequence[Command]) -> list[Any]:
         """Send commands over `connection`, and return their replies; the first error reply is raised as an error.
 
-        Unreachable if the server does not answer or loads its data, BadInput for denied access, otherwise StoreFailed.
+        All commands are executed. Unreachable if the server does not answer or loads its data, BadInput for denied
+        access, otherwise StoreFailed.
         """
         try:
             replies = connection.ask(commands)
@@ -265,6 +270,7 @@ class _Reconnecting:
     """A connection opened on first use, and again after it broke. Threads take turns."""
 
     def __init__(self, address: str, access: Access, timeout: float) -> None:
+        """`address` is host:port; `timeout` limits each read and write, s. The first command connects."""
         self._host, self._port = split_address(address)
         self._access = access
         self._timeout = timeout
@@ -346,7 +352,10 @@ def sampled_values(masters: Sequence[Client], name: str, documents: int) -> Samp
 
 
 def _of(master: Client, name: str, most: int) -> list[dict[str, Any]]:
-    """Return up to `most` documents of one node; keys without a JSON object or hash are not replaced by others."""
+    """Return up to `most` documents of one node, from the first `most` keys that it yields.
+
+    Empty objects and keys without an object or hash are left out, and not replaced by others.
+    """
     keys: dict[str, None] = {}
     for batch in master.keys(name):
         keys.update(dict.fromkeys(batch))
@@ -373,7 +382,7 @@ def _hash(reply: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return the number, bool, list or object that a text holds as JSON; otherwise the text.
+    """Return the number, bool, list or object that a text holds as JSON; otherwise the text, also for null and NaN.
 
     Invalid bytes of a text are replaced.
     """

@@ -55,7 +55,11 @@ class RedisNode:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Return the node that a line of CLUSTER NODES describes. Its host is empty if the node does not know it."""
+        """Return the node that a line of CLUSTER NODES describes.
+
+        If the node does not know its own host, `address` is `:PORT`. Only the line of the node that was asked has marks
+        of migrating and importing slots.
+        """
         node, place, flags, _, _, _, _, link, *rest = line.split()
         # `ip:port@bus[,hostname]`, without brackets around an IPv6 address.
         host, _, port = place.partition("@")[0].rpartition(":")
@@ -87,7 +91,7 @@ Routes = dict[tuple[str, str], list[int]]
 def balancing_moves(nodes: Sequence[RedisNode]) -> Routes:
     """Return the slots to move by (source id, target id), after which nodes differ by one slot at most.
 
-    `nodes` are all masters, with all slots. Moves as few slots as possible.
+    `nodes` are all masters, and have all slots. Moves as few slots as possible: the largest nodes keep the remainder.
     """
     least, over = divmod(SLOTS, len(nodes))
     # The largest nodes keep the remainder, so that fewest slots move.
@@ -98,7 +102,10 @@ def balancing_moves(nodes: Sequence[RedisNode]) -> Routes:
 
 
 def leaving_moves(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
-    """Return the slots to move by (source id, target id), which empty a node; the smallest nodes get slots first."""
+    """Return the slots to move by (source id, target id), which empty the node `gone`.
+
+    Each slot goes to the one of the `others` that then has the fewest.
+    """
     demand = dict.fromkeys((node.id for node in others), 0)
     sizes = {node.id: node.size for node in others}
     for _ in range(gone.size):
@@ -127,7 +134,8 @@ def _routes(
 ) -> Routes:
     """Return the slots to move by (source id, target id): `surplus` (source, range), distributed over the targets.
 
-    Each target gets `demand` slots by its id, preferably next to its own ranges.
+    `demand` is the number of slots for each target's id, in total at least those of `surplus`. A target preferably gets
+    slots next to its own ranges.
     """
     left = dict(demand)
     routes: Routes = {}
@@ -200,7 +208,7 @@ class Ring:
         raise StoreFailed(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
     def at(self, address: str) -> RedisNode | None:
-        """Return the node at that address; None if it is unknown."""
+        """Return the node at that address (host:port); None if it is unknown."""
         return next((node for node in self.nodes if node.address == address), None)
 
 
@@ -228,10 +236,10 @@ def slot_of(key: str) -> int:
 
 
 def health(seen: Ring, clients: Clients) -> Health:
-    """Return the cluster's health: ready if all nodes are reachable and serve all slots.
+    """Return the cluster's health: ready if all nodes are reachable and serve all slots, and the state is ok.
 
-    `seen` is one node's view; each node in it with slots is queried, too. `moving` and `missing` are numbers of
-    slots.
+    `seen` is one node's view; each node in it with slots is queried, too, and its slots are missing if it does not
+    answer. `moving` and `missing` are numbers of slots.
     """
     present = [node for node in seen.nodes if node.present]
     served = sum(node.size for node in present)
@@ -256,7 +264,7 @@ def health(seen: Ring, clients: Clients) -> Health:
 
 
 def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Wait for all nodes, assign each an equal range of slots, and introduce them to each other.
+    """Wait for all nodes, assign each a range of slots, equal up to one slot, and introduce them to each other.
 
     Returns when all nodes see a complete cluster. `clients` are the clients of `members`, in the same order.
     """
@@ -288,7 +296,11 @@ def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Introduce a node to the cluster, and wait until all nodes see each other and consider the cluster ok."""
+    """Wait for a node, introduce it to the cluster, and wait until the reachable nodes see all nodes in state ok.
+
+    `seen` is one node's view of the cluster. All its nodes must be reachable, or become so. There is no time limit;
+    `watch` ends the wait by an error.
+    """
     newcomer = clients(member.address)
     wait([newcomer], watch)
     mine = Ring.read(newcomer).myself.id
@@ -308,7 +320,10 @@ def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
 
 
 def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
-    """Complete interrupted moves of slots, and clear the other migrating and importing marks."""
+    """Complete interrupted moves of slots, and clear the other migrating and importing marks.
+
+    A move is completed if its source still has the slot and its target is one of the masters.
+    """
     by_id = {node.id: node for node in seen.masters}
     views = {node.id: Ring.read(clients(node.address)).myself for node in seen.masters}
     begun: Routes = {}
@@ -340,7 +355,10 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
 
 
 def forget(seen: Ring, member: Member, clients: Clients) -> None:
-    """Send CLUSTER FORGET for a removed node to all reachable nodes; do nothing if it is unknown."""
+    """Send CLUSTER FORGET for a removed node to all reachable nodes; do nothing if it is unknown.
+
+    Nodes that do not know it are skipped.
+    """
     gone = seen.at(member.address)
     if gone is None:
         return
@@ -406,7 +424,7 @@ def _introduce(client: Client, member: Member) -> None:
 
 
 def _sees(client: Client, nodes: int) -> bool:
-    """Whether a node sees exactly `nodes` nodes, all of them reachable, and the cluster in state ok."""
+    """Whether a node sees exactly `nodes` nodes, with itself, all of them reachable, and the cluster in state ok."""
     seen = Ring.read(client)
     return len(seen.nodes) == nodes == sum(node.present for node in seen.nodes) and seen.state == "ok"
 

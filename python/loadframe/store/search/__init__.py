@@ -127,9 +127,10 @@ class SearchStore(Store):
         """Send a request to the first address that answers, and return its JSON; LoadframeError for status 400 and up.
 
         That error is AccessDenied (a BadInput) for 401 and 403, NotOffered for 404 and 410, StoreFailed for 429 and
-        from 500 up. BadInput for an answer that is not JSON. A request that changes something and is not `repeatable`
+        from 500 up. BadInput for a redirect or other content. A request that changes something and is not `repeatable`
         goes to the next address only if it could not be sent. StoreFailed if it was sent but not answered, otherwise
-        Unreachable without an answer. `timeout` limits each read and write, s; by default 90 s.
+        Unreachable without an answer. `timeout` limits each read and write, s; by default 90 s. A sequence `body` is
+        sent as JSON lines.
         """
 
         def ask(address: str) -> Answer:
@@ -160,7 +161,8 @@ class SearchStore(Store):
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers.
 
-        For a serverless service that hides its version, `serverless`. Stores whether the service is serverless.
+        A server that names no product is `elasticsearch`. For a serverless service that hides its version,
+        `serverless`. Stores whether the service is serverless.
         """
         try:
             answer = self.request(addresses, "GET", "/")
@@ -204,8 +206,9 @@ class SearchStore(Store):
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the health: ready if the status is green; unassigned and initializing shards are missing.
 
-        Nodes are those that hold data, without dedicated cluster managers and coordinating nodes. A service that hides
-        its health counts as ready, and that is recorded in `hidden`.
+        `declared` is given for the status yellow only. Nodes are those that hold data, without dedicated cluster
+        managers and coordinating nodes. A service that hides its health counts as ready, and that is recorded in
+        `hidden`.
         """
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
@@ -222,20 +225,20 @@ class SearchStore(Store):
         )
 
     def _declared(self, addresses: Sequence[str]) -> tuple[tuple[int, int], ...]:
-        """Return (number of shards, copies of each shard, with the primary) for each index."""
+        """Return (number of primary shards, copies of each with the primary) for each index."""
         answer = self.request(addresses, "GET", "/_cluster/health?level=indices", timeout=10.0)
         indices = answer.get("indices", {}).values()
         return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set persistent, dynamic cluster settings; LoadframeError if the store refuses one.
+        """Set persistent, dynamic cluster settings by their dotted names; LoadframeError if the store refuses one.
 
         None resets a setting to its default.
         """
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Return cluster settings, with values as JSON, and the persistent value as explicit (None without one).
+        """Return cluster settings by dotted name: values as JSON text, and the persistent value as explicit, else None.
 
         BadInput for a setting that is unknown, or set as transient.
         """
@@ -278,7 +281,15 @@ class SearchStore(Store):
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
         """Exclude the node from elections; its shards stay."""
-        membership.take_vote(self.request, addresses, member.name)
+        self._take_vote(addresses, member)
+
+    def _take_vote(self, addresses: Sequence[str], member: Member) -> None:
+        """Exclude the node from elections."""
+        membership.take_vote(self.request, addresses, member.name, in_query=self._votes_in_query(addresses))
+
+    def _votes_in_query(self, addresses: Sequence[str]) -> bool:
+        """Whether the product expects the names of nodes to exclude from elections in the query, not in the path."""
+        return True
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Move all shards off the node, wait, and take its vote; `watch` gets the shards left.
@@ -287,7 +298,7 @@ class SearchStore(Store):
         """
         membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
-        membership.take_vote(self.request, addresses, member.name)
+        self._take_vote(addresses, member)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
         """Allow shards on nodes of that name again, and votes of all excluded nodes.
@@ -305,9 +316,10 @@ class SearchStore(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create an index from `settings` and `mappings`; the default is one shard per node, so `nodes` shards.
 
-        `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits up to 60 s, and
-        only for the primaries, because the cluster may have too few nodes for the replicas. LoadframeError if the index
-        exists, or is not ready by then.
+        `data_stream: true` creates a data stream instead, `rollover: true` an alias with a first index. This waits up
+        to 60 s, and only for the primaries, because the cluster may have too few nodes for the replicas. LoadframeError
+        if the index exists, or is not ready by then. A serverless service chooses the shards, and is not waited for if
+        it hides its health.
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})
@@ -337,7 +349,7 @@ class SearchStore(Store):
                 )
 
     def _composes(self, addresses: Sequence[str]) -> bool:
-        """Whether the product has composable index templates."""
+        """Whether the product has composable index templates and data streams."""
         return True
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
@@ -345,7 +357,10 @@ class SearchStore(Store):
         return bool(self._indices(addresses, name))
 
     def _indices(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
-        """Return the indices that a name refers to, with their definitions; empty if it does not exist."""
+        """Return the indices behind a name of an index, alias or data stream, by index, with `settings` and `mappings`.
+
+        Empty if it does not exist.
+        """
         try:
             indices: Mapping[str, Any] = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
         except NotOffered:
@@ -432,7 +447,7 @@ class SearchStore(Store):
         return True
 
     def _explored(self, addresses: Sequence[str], name: str) -> dict[str, Field]:
-        """Return the fields of an index by name; BadInput if the cluster does not list the index."""
+        """Return the fields of a collection by name; BadInput unless `collections` lists it."""
         # A name that is not listed never becomes part of a path.
         if name not in self.collections(addresses):
             where = ", ".join(addresses)
@@ -441,17 +456,23 @@ class SearchStore(Store):
             return exploring.fields(self.request, addresses, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refresh the index, and return its number of documents; StoreFailed if a shard does not answer."""
+        """Refresh the index, and return its number of documents; StoreFailed if a shard does not answer.
+
+        If the service cannot refresh, the number may lag by `count_lag`.
+        """
         self._refresh(addresses, name)
         return self._count(addresses, name, {"match_all": {}})
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Refresh the index, and count documents by field; an object counts if one of its fields exists."""
+        """Refresh the index, and count the documents that have a field, for each field; null counts as missing.
+
+        An object counts if one of its fields exists. StoreFailed if a shard does not answer.
+        """
         self._refresh(addresses, name)
         return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
 
     def _refresh(self, addresses: Sequence[str], name: str) -> None:
-        """Refresh the index. If the service does not offer that, set `count_lag`, since counts then lag."""
+        """Refresh the index. If the service refuses or lacks that, set `count_lag`, since counts then lag."""
         try:
             self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
         except _HIDDEN:
@@ -532,7 +553,7 @@ _LOGIN = (
 
 
 def _not_a_cluster(answer: Answer, what: str, remedy: str) -> BadInput:
-    """Return the BadInput for a server of another kind; `what` is the problem with its answer."""
+    """Return the BadInput for a server that is not a search store; `what` is the problem with its answer."""
     return BadInput(f"not a cluster of Elasticsearch or OpenSearch: {what}", where=answer.address, remedy=remedy)
 
 
@@ -555,7 +576,7 @@ def _reason(answer: Answer) -> str:
 
 
 def _number_of_shards(settings: Mapping[str, Any]) -> Any:
-    """Return the number of shards in index settings of any notation; a false value if they do not set it."""
+    """Return the number of shards in index settings, nested or with dots; a false value if they do not set it."""
     nested = settings.get("index", {})
     return (
         settings.get("number_of_shards")
@@ -613,7 +634,10 @@ _FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.valu
 
 
 def _figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return the METRICS that a node's entry in `_nodes/stats` contains, by Loadframe's names."""
+    """Return a node's statistics from its entry in `_nodes/stats`, by Loadframe's names; METRICS has name -> path.
+
+    Missing ones, and those that are not numbers, are left out.
+    """
     figures = {}
     for metric, path in METRICS.items():
         value: Any = node

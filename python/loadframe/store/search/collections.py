@@ -23,7 +23,10 @@ class Request(Protocol):
 
 
 def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
-    """Create the data stream `name`, and a template with the index `definition`, which it uses."""
+    """Create or replace the index template `name`, with `definition`, and create the data stream that uses it.
+
+    `definition` has `settings` and `mappings`.
+    """
     _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
     request(addresses, "PUT", f"/_data_stream/{name}")
 
@@ -44,9 +47,10 @@ def create_rolling(
 
 
 def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
-    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it deleted any.
+    """Delete the data stream of that name, or the indices behind the rolling alias, and its template.
 
-    `composed` is whether the product has composable templates. Indices behind an alias without a template stay.
+    Return False, without a change, if it is neither. An alias without a template of its name is not a rolling one.
+    `composed` is whether the product has composable templates and data streams.
     """
     place = "_index_template" if composed else "_template"
     has_template = name in _templates(request, addresses, place, composed=composed)
@@ -91,7 +95,7 @@ def _put_template(
 
 
 def _templates(request: Request, addresses: Sequence[str], place: str, *, composed: bool) -> set[str]:
-    """Return the names of the templates that the endpoint `place` lists; `composed` tells their format."""
+    """Return the names of the templates at `place`: `_index_template` if `composed`, else `_template`."""
     answer = request(addresses, "GET", f"/{place}")
     return {str(template["name"]) for template in answer["index_templates"]} if composed else set(answer)
 
@@ -108,9 +112,9 @@ def sample(request: Any, addresses: Sequence[str], name: str, documents: int, in
     """Return up to `documents` documents in the order of writes, with settings and mappings of the newest index.
 
     Draws runs of neighbours, so that the sample shows how they resemble each other; each document is equally likely.
-    Draws single documents if the sample is more than half of the collection, or if the store does not search the
-    sequence numbers of writes. `indices` are the definitions of the indices behind the name, by index. Requests a
-    scroll, and deletes it.
+    Draws single documents if the sample is at least half of the collection, or if the store does not search the
+    sequence numbers of writes. `indices` are the definitions of the indices behind the name, by index; the newest is
+    the last by name.
     """
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
@@ -169,8 +173,8 @@ def _run(
     """Return hits that were written one after the other, from the hit `start` on: 20, or a few more.
 
     The number is a multiple of the shards, and lower only if there are fewer documents. After its index, the run
-    continues in the next of `indices`, and after the last in the first: if it ended there, documents at the beginning
-    of an index would belong to fewer runs. LoadframeError if the store does not search sequence numbers.
+    continues in the next of `indices` by name, and after the last in the first: if it ended there, documents at the
+    beginning of an index would belong to fewer runs. LoadframeError if the store does not search sequence numbers.
     """
     names = sorted(indices)
     first = names.index(start["_index"])

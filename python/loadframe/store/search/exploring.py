@@ -56,7 +56,10 @@ class Field:
 
 @contextlib.contextmanager
 def understood(addresses: Sequence[str]) -> Iterator[None]:
-    """Turn an error that an unexpected answer causes in the block into StoreFailed with these addresses."""
+    """Turn errors of unexpected answers in the block into StoreFailed with these addresses.
+
+    They are AttributeError, IndexError, KeyError, TypeError, ValueError and RecursionError.
+    """
     try:
         yield
     except RecursionError as error:
@@ -161,18 +164,21 @@ def explore(
 
 
 def _inside(field: Field, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return aggregations over the nested objects of a field, or over documents if it is not nested."""
+    """Return `parts`, aggregations by name, for a field: below `objects`, over its nested objects, if it is nested."""
     return {"objects": {"nested": {"path": field.path}, "aggs": dict(parts)}} if field.path else dict(parts)
 
 
 def _nested(field: Field, query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `query`, which is on the field, wrapped in a nested query if the field is in nested objects."""
+    """Return `query` on a field, inside a nested query with the field's path if it is in nested objects."""
     # Indices may lack the nested objects.
     return {"nested": {"path": field.path, "query": query, "ignore_unmapped": True}} if field.path else query
 
 
 def _order(field: Field) -> dict[str, Any]:
-    """Return the options of a descending sort by the field, which indices may lack or have with different types."""
+    """Return the options of a descending sort by the field; documents without it come last.
+
+    Indices may lack the field, or have it with different types, which are converted.
+    """
     common = "date" if field.kind == "time" else "double"
     return {
         "order": "desc",
@@ -193,7 +199,7 @@ def _is_mixed(field: Field) -> bool:
 def _range(
     request: Any, addresses: Sequence[str], question: Question, query: Mapping[str, Any]
 ) -> tuple[float | None, float | None]:
-    """Return the earliest and the latest time of the selected documents, s since the epoch.
+    """Return the earliest and the latest time of the documents that `query` selects, s since the epoch.
 
     Both are None without a time field or documents.
     """
@@ -208,7 +214,11 @@ def _range(
 
 
 def _query(question: Question, known: Mapping[str, Field]) -> dict[str, Any]:
-    """Return the search query for the question's filters and time range."""
+    """Return the search query for the question's filters (field and value) and time range, start inclusive.
+
+    Without a time field, the time range does not count. `known` are the collection's fields, with all those in the
+    filters.
+    """
     filters: list[Any] = [_nested(known[name], {"term": {name: value}}) for name, value in question.filters]
     bounds = {"gte": question.start, "lt": question.end}
     limits = {name: round(value * 1000) for name, value in bounds.items() if value is not None}

@@ -40,7 +40,7 @@ def electors(nodes: int) -> int:
 
 
 def roles(node: NodeSpec, *, by_name: bool) -> dict[str, Any]:
-    """Return the role settings of a node that is not electable; empty if it is, or if the user sets its roles.
+    """Return the role settings of a node that is not electable; empty if it is, or if the user sets any role.
 
     `by_name` is whether the version supports `node.roles`; older versions have a setting for each role.
     """
@@ -74,7 +74,7 @@ def seeds(peers: Iterable[str]) -> str:
 
 
 def introduce(members: Sequence[Member]) -> None:
-    """Write the current addresses of all nodes into the files of running nodes.
+    """Replace the file SEEDS, if there is one, in each node's folder by the current peer addresses of all nodes.
 
     The only voter may restart on another port. It elects itself without contacting the others, which would wait for it
     at its old address.
@@ -93,7 +93,7 @@ def _introduce(folder: Path, text: str) -> None:
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait until both the others and the node itself list it as a data node.
+    """Wait until both the nodes at `addresses` and the node itself list it as a data node.
 
     Unanswered and refused requests are repeated, except for BadInput; `watch` limits the time.
     """
@@ -148,22 +148,23 @@ def leave(request: Request, addresses: Sequence[str], member: Member, watch: Wat
     watch(Balancing(0, "shards", "removing its vote"))
 
 
-def take_vote(request: Request, addresses: Sequence[str], name: str) -> None:
+def take_vote(request: Request, addresses: Sequence[str], name: str, *, in_query: bool) -> None:
     """Exclude a node from elections by its name.
 
     Otherwise a cluster of two nodes could not shrink to one, and stopping the manager would interrupt the cluster.
-    `give_votes` undoes it.
+    `give_votes` undoes it. `in_query` is whether the product expects the name in the query, or else in the path.
     """
-    request(addresses, "POST", f"/_cluster/voting_config_exclusions?node_names={name}")
+    place = f"?node_names={name}" if in_query else f"/{name}"
+    request(addresses, "POST", f"/_cluster/voting_config_exclusions{place}")
 
 
 def give_votes(request: Request, addresses: Sequence[str], *, gone: bool) -> None:
-    """Let all nodes vote again; with `gone`, after the store has noticed that the excluded nodes left."""
+    """Clear the list of nodes without a vote; with `gone`, the store first waits until these have left."""
     request(addresses, "DELETE", f"/_cluster/voting_config_exclusions?wait_for_removal={str(gone).lower()}")
 
 
 def require_majority(request: Request, addresses: Sequence[str], nodes: int) -> None:
-    """Set the election quorum to a majority of `nodes`, for versions that do not determine it automatically."""
+    """Set the persistent election quorum to a majority of `nodes`, for versions that do not determine it themselves."""
     body = {"persistent": {"discovery.zen.minimum_master_nodes": majority(nodes)}}
     request(addresses, "PUT", "/_cluster/settings", body)
 
@@ -196,7 +197,10 @@ def require_electors(request: Request, addresses: Sequence[str], member: Member)
 
 
 def _shards(request: Request, addresses: Sequence[str]) -> Counter[str]:
-    """Return the number of shard copies on each data node, also 0; a moving shard counts for its source."""
+    """Return the number of shard copies by data node, also 0; a moving shard counts for its source.
+
+    Unassigned copies are not counted.
+    """
     counts = Counter(dict.fromkeys(names(request, addresses), 0))
     for shard in request(addresses, "GET", "/_cat/shards?format=json&h=node,state", timeout=10.0):
         # A moving shard has `node-0 -> 127.0.0.1 IDENTITY node-1`.
@@ -231,9 +235,9 @@ def _recovering(request: Request, addresses: Sequence[str]) -> str:
 
 
 def _require_place(request: Request, addresses: Sequence[str], member: Member) -> None:
-    """Raise BadInput if an index has more copies than nodes would remain without `member`.
+    """Raise BadInput if an index has more copies, with the primary, than nodes would remain without `member`.
 
-    An index is not checked if the store adapts its number of replicas.
+    An index whose number of replicas the store adapts is not checked; hidden and closed indices are.
     """
     remaining = len(set(names(request, addresses)) - {member.name})
     path = "/_all/_settings/index.number_of_replicas,index.auto_expand_replicas?flat_settings=true&expand_wildcards=all"

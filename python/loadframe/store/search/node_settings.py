@@ -86,10 +86,7 @@ def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
 
 
 def _rack(node: NodeSpec) -> dict[str, Any]:
-    """Return the settings of a node's rack, which make the store place copies on different racks.
-
-    Empty without a rack.
-    """
+    """Return the settings that name a node's rack and make the store place copies on different racks; empty without."""
     if not node.rack:
         return {}
     return {f"node.attr.{RACK}": node.rack, "cluster.routing.allocation.awareness.attributes": RACK}
@@ -124,7 +121,10 @@ class Machine:
 
     @classmethod
     def here(cls) -> Self:
-        """Return this machine's limits, for the privileges of this process; supervisors have the same."""
+        """Return this machine's limits of open files and memory maps, for this process; supervisors have the same.
+
+        A process that may raise its limit of open files counts as having 65,535 at least.
+        """
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         status = Path("/proc/self/status").read_text()
         able = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
@@ -156,8 +156,8 @@ def require(kind: str, machine: Machine, address: str, where: str | None = None)
 def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict[str, str]]:
     """Return the node with the settings that this machine requires, and the reason of each, for the manifest.
 
-    Disables memory maps if the machine allows too few, unless the address is loopback or the user sets that. BadInput
-    for too few open files.
+    Disables memory maps if the machine allows too few and the user does not set that. BadInput for too few open files.
+    A node at a loopback address is returned unchanged, without checks.
     """
     if ip_address(node.address).is_loopback:
         return node, {}

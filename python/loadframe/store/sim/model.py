@@ -79,7 +79,7 @@ class SimModel:
     def from_settings(cls, settings: Mapping[str, Any]) -> "SimModel":
         """Return the model of a node's settings; BadInput for an unknown or invalid one.
 
-        Durations and sizes may be texts with a unit; missing settings have their defaults.
+        Durations and sizes may be texts with a unit, or numbers of s and bytes; missing settings have their defaults.
         """
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class SimModel:
     def slowdown(self, nodes: int, present: int, *, moving: bool = False) -> float:
         """Return the factor on a service time with `nodes` members and `present` requests, with this one, at the node.
 
-        `moving` is whether the node sends or receives data, which costs `move_cost`.
+        `moving` is whether the node sends or receives data, which multiplies the factor by 1 / (1 - `move_cost`).
         """
         over_clients = inflation(present, self.client_sigma, self.client_kappa)
         cost = 1 - self.move_cost if moving else 1.0
@@ -146,9 +146,9 @@ class SimModel:
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the highest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
-        The rate is in requests per second, for all `nodes` together; `quantile` is between 0 and 1. 0 if no rate
-        suffices. BadInput unless service times are exponential, with one server, without stalls, and independent of the
-        number of requests at the node (`client_sigma` and `client_kappa` are 0).
+        The rate is in requests per second, for all `nodes` together, with data and requests spread evenly; `quantile`
+        is between 0 and 1. 0 if no rate suffices. BadInput unless service times are exponential, with one server,
+        without stalls, and independent of the number of requests at the node (`client_sigma` and `client_kappa` are 0).
         """
         crowded = self.client_sigma or self.client_kappa
         if self.distribution != "exponential" or self.servers != 1 or self.stall or crowded:

@@ -52,14 +52,17 @@ class Request:
 
     @classmethod
     def read(cls, method: str, target: str, body: bytes) -> "Request":
-        """Parse the method, target and body of a request."""
+        """Parse a request; `parts` are the path's non-empty segments, and a repeated parameter has its last value.
+
+        The path is not decoded.
+        """
         path, _, query = target.partition("?")
         parameters = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
         return cls(method, tuple(part for part in path.split("/") if part), parameters, body)
 
     @property
     def timed(self) -> str | None:
-        """The path segment of a request for data, such as `_search` or `_doc`; None for other requests."""
+        """The first segment of the path that marks a request for data, such as `_search`; None for other requests."""
         return next((part for part in self.parts if part in TIMED), None)
 
     def json(self) -> dict[str, Any]:
@@ -79,10 +82,10 @@ class WriteEffect:
 
 
 def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
-    """Return the answer to a request for data, and its effect (None for reads).
+    """Return the answer to a request for data, and its effect (None for reads); `timed` must not be None.
 
-    Refused for an unknown collection, except by `_bulk` and `_msearch`. Shared state does not change: the caller
-    applies the effect.
+    Refused for an unknown collection, except by `_bulk` and `_msearch`. Documents are not stored: a GET always finds
+    one. Shared state does not change: the caller applies the effect.
     """
     kind, collection = request.timed, request.parts[0]
     if kind == "_bulk":
@@ -138,7 +141,10 @@ def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteE
 
 
 def _write_effect(collection: str, documents: int, request: Request, shared: SharedState) -> WriteEffect:
-    """Return the effect of adding `documents` documents (negative for deletions), with the bytes of the request."""
+    """Return the effect of adding `documents` documents (negative for deletions), with the bytes of the request.
+
+    The collection must exist. The effect names its time of creation, so that a new one of that name does not get it.
+    """
     return WriteEffect(collection, shared.definitions[collection]["created"], documents, len(request.body))
 
 
@@ -178,9 +184,10 @@ def administration(request: Request, shared: SharedState, node: str, now: float)
 
 
 def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
-    """Return the answer to a request below `_cluster`, Refused for others than health, settings, reroute and votes.
+    """Return the answer to a request below `_cluster`; Refused for others than health, settings, reroute and votes.
 
-    A change of settings replaces the set of nodes that must not hold shards.
+    Changed settings replace the nodes that must not hold shards: none, if the request lacks them. Reroute and votes
+    have no effect.
     """
     placement = shared.placement
     match request.method, path:
@@ -201,8 +208,8 @@ def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, no
 def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
     """Create, drop or describe a collection, and return the answer; `rest` are the path's segments after its name.
 
-    Refused if it exists already, or the request is unsupported. Unknown collections are refused, except by GET and
-    DELETE without `rest`.
+    Refused if it exists already, or the request is unsupported. GET and DELETE of an unknown collection succeed; other
+    requests to it are refused. Settings and mappings of an existing collection are accepted without effect.
     """
     known = name in shared.definitions
     answer: Any = {"acknowledged": True, "index": name}
@@ -236,7 +243,7 @@ def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: fl
     flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
 
     def number(key: str, default: int) -> int:
-        """Return an integer setting, with or without the prefix `index.`."""
+        """Return the setting `key` as an integer, with or without the prefix `index.`, or else `default`."""
         return int(flat.get(key, flat.get(f"index.{key}", default)))
 
     shards, replicas = number("number_of_shards", 1), number("number_of_replicas", 0)
@@ -266,7 +273,10 @@ def _health(shared: SharedState) -> dict[str, Any]:
 
 
 def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
-    """Return a node's statistics in the real format; `now` is in s. CPU is the percentage of busy servers."""
+    """Return the statistics of the node `name` in OpenSearch's format; `now` is in s.
+
+    CPU is the percentage of busy servers. Queries are the requests admitted, and their time is the seconds of work.
+    """
     slot = shared.slots[name]
     served, waiting = shared.stations.load(slot, now)
     completed, rejected, busy = shared.stations.sums(slot)
@@ -285,7 +295,7 @@ def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
 
 
 def _recovery(shared: SharedState, now: float, begins: float, ends: float) -> dict[str, str]:
-    """Return the bytes copied and to copy of a move from `begins` to `ends` (s), at the time `now`."""
+    """Return `bytes_recovered` and `bytes_total` of a move from `begins` to `ends` (s) at the time `now`, as texts."""
     total = (ends - begins) * shared.placement.model.bandwidth
     done = total * min((now - begins) / (ends - begins), 1.0) if ends > begins else total
     return {"bytes_recovered": str(int(done)), "bytes_total": str(int(total))}
@@ -373,7 +383,7 @@ class SimNode:
         """Return the node that serves the next request: this one, or in turn one with more than its fair share of data.
 
         If no node has more, any with data takes a turn. A node with less than its fair share forwards the missing share
-        of its requests.
+        of its requests: with 0.75 of it, every fourth. Each call counts as a request.
         """
         shares = self.shared.placement.shares()
         self._surplus += 1 - min(shares[self.name], 1.0)
@@ -388,7 +398,8 @@ class SimNode:
     def answer(self, request: Request) -> tuple[float, int, object]:
         """Return the time (monotonic clock, s), status and body of the answer to a request; Refused becomes one.
 
-        A refresh is answered 0.1 s later, when all nodes have published their writes.
+        Requests for data are queued by `serve`, others carried out at once. A refresh is answered 0.1 s later, when all
+        nodes have published their writes.
         """
         now = time.monotonic()
         try:

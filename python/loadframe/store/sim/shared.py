@@ -86,8 +86,8 @@ class Placement:
     def create(self, collection: str, shards: int, replicas: int, now: float) -> None:
         """Place the copies of a new collection, each on the member with the fewest copies and none of that shard.
 
-        Excluded members get none. Copies without such a member stay unassigned. `now` is the start of moves that
-        follow.
+        Each shard has 1 + `replicas` copies. Excluded members get none. Copies without such a member stay unassigned.
+        `now` is the start of moves that follow.
         """
         for _ in range(1 + replicas):
             for shard in range(shards):
@@ -137,7 +137,7 @@ class Placement:
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
-        """Return the number of copies on each member; a moving copy counts for its source."""
+        """Return the number of copies on each member; a moving copy counts for its source, one of an ended node not."""
         counts = Counter(dict.fromkeys(self.members, 0))
         counts.update(copy.node for copy in self.copies if copy.node and copy.node in counts)
         return counts
@@ -148,7 +148,7 @@ class Placement:
         return sum(copy.node not in self.members for copy in self.copies)
 
     def shards(self, collection: str) -> set[int]:
-        """Return the numbers of a collection's shards."""
+        """Return the numbers, from 0, of a collection's shards, also of lost ones; empty for an unknown collection."""
         return {copy.shard for copy in self.copies if copy.collection == collection}
 
     def lost(self, collection: str) -> int:
@@ -157,7 +157,7 @@ class Placement:
         return len(self.shards(collection) - there)
 
     def shares(self) -> dict[str, float]:
-        """Return each member's number of copies over the mean of all members; all 1 without data."""
+        """Return each member's number of copies over the mean of all members: 1 is a fair share; all 1 without data."""
         counts = self.counts()
         if not counts.total():
             return dict.fromkeys(self.members, 1.0)
@@ -168,9 +168,10 @@ class Placement:
         return {node for move in self.moves for node in (move.target, self.copies[move.copy].node) if node}
 
     def throughput(self) -> float:
-        """Return requests per second with all servers busy, where a node with less than its share serves less.
+        """Return requests per second of all members with all servers busy; a member below its fair share serves less.
 
-        This is a fluid approximation while data moves; with balanced data it equals the model's throughput.
+        It serves its share in proportion; members that send or receive data lose `move_cost`. This is a fluid
+        approximation while data moves; with balanced data it equals the model's throughput.
         """
         if not self.members:
             return 0.0
@@ -182,7 +183,7 @@ class Placement:
         )
 
     def _place_unassigned(self) -> None:
-        """Assign copies without a node to members, if any can hold them."""
+        """Assign each copy without a node to the member with the fewest copies that may hold it, if there is one."""
         for copy in self.copies:
             if copy.node is None:
                 copy.node = self._roomiest(copy.collection, copy.shard)
@@ -195,9 +196,10 @@ class Placement:
         return min(free, key=lambda name: counts[name], default=None)
 
     def _begin(self, now: float) -> None:
-        """Start a move at `now` to each node with too few copies that receives none.
+        """Start moves at `now` until none would improve the balance; a node that receives a copy gets no other.
 
-        Copies move from excluded nodes, or else from the fullest.
+        Copies move from excluded nodes, or else from the fullest. A move takes the copy's bytes (the model's
+        `shard_size`, if set) over the model's `bandwidth`.
         """
         while move := self._next_move():
             index, target = move
@@ -207,7 +209,8 @@ class Placement:
     def _next_move(self) -> tuple[int, str] | None:
         """Return the index of the next copy to move and its target; None if no move improves the balance.
 
-        Nodes that leave are emptied first. A target takes one copy at a time.
+        Running moves count as done. Excluded nodes are emptied first; otherwise the source has at least 2 copies more
+        than the target. A target takes one copy at a time, and no second copy of a shard.
         """
         under_way = {move.copy for move in self.moves}
         taking = {move.target for move in self.moves}
@@ -229,7 +232,7 @@ class Placement:
         return None
 
     def _holds(self, node: str, copy: Copy) -> bool:
-        """Whether a node holds a copy of the same shard, or is receiving one."""
+        """Whether a node holds a copy of the same collection and shard, or is receiving one."""
         coming = [move.copy for move in self.moves if move.target == node]
         return any(
             (other.collection, other.shard) == (copy.collection, copy.shard) and (other.node == node or index in coming)
@@ -313,7 +316,7 @@ class Stations:
         return served, max(present - served, 0)
 
     def sums(self, station: int) -> tuple[float, float, float]:
-        """Return requests admitted, requests rejected, and seconds of work since the start of the node.
+        """Return requests admitted, requests rejected, and seconds of work admitted, since the start of the node.
 
         `station` is the node's row.
         """
@@ -363,7 +366,8 @@ class SharedState:
     def _enter(self) -> BufferedRandom:
         """Create or open the shared folder and return its lock file, locked; retry if another node removes the folder.
 
-        A former member restores the state from its own copy if the shared one is gone.
+        A node that starts again restores the state from its own copy if the shared one is gone. Creates the stations'
+        file.
         """
         while True:
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -403,7 +407,10 @@ class SharedState:
 
     @contextlib.contextmanager
     def queues(self) -> Iterator[Stations]:
-        """Hold the lock, with the current state; yield the stations. Changes to the rest of the state are not saved."""
+        """Hold the lock of all nodes in the block, with the stored state read; yield the stations in shared memory.
+
+        Changes to the rest of the state are not saved. Due events are not processed.
+        """
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()
@@ -468,7 +475,7 @@ class SharedState:
         return False
 
     def _copy_size(self, collection: str) -> float:
-        """Return the bytes of a copy of one shard: the collection's bytes over its shards."""
+        """Return the bytes of a copy of one shard: the collection's bytes over its shards; 0 if unknown."""
         return self.bytes.get(collection, 0) / max(len(self.placement.shards(collection)), 1)
 
     def _read(self) -> None:
