@@ -32,6 +32,13 @@ def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
     return _finite(estimate_text(estimate)) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
 
 
+def known_end_text(ratio: Estimate) -> str:
+    """Write the known end of a ratio if failures leave one open: `below 1.2`, `above 0.8`; `unknown` without one."""
+    if math.isfinite(ratio.high):
+        return f"below {ratio.high:.3g}"
+    return f"above {ratio.low:.3g}" if ratio.low > 0 else UNKNOWN
+
+
 def _finite(text: str) -> str:
     """Replace `∞` by `unknown`, because an interval of measured values has finite ends."""
     return text.replace("∞", UNKNOWN)

@@ -47,7 +47,7 @@ def lead(curves: PhaseCurves) -> str:
     failed = [row.treatment for row in (first, last) if row.treatment.failed]
     if failed or not last.speedup.is_finite:
         times = f": {format_count(last.speedup.value)} times as much on {many / few:g} times the nodes"
-        why = f"The store failed{_at(failed)}, so {_bounded(last.speedup)}." if failed else _why_open(curves.treatments)
+        why = f"The store failed{_at(failed)}, so {_bounded(last.speedup)}." if failed else why_open(curves.treatments)
         return f"Throughput went {values}{'' if failed else times}. {why}"
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"No significant change in throughput: it went {values}."
@@ -117,7 +117,7 @@ def _offered(curves: PhaseCurves) -> str:
         unknown = f" The store failed{_at(failed)}: these times are of valid runs only{change}." if failed else ""
         return f"{words}.{unknown}"
     if not ratio.is_finite:
-        return f"{words}. {_why_open((first, last), 'Neither number of nodes')}"
+        return f"{words}. {why_open((first, last), 'Neither number of nodes')}"
     some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "
     return f"{words}; {some}{estimate_text(ratio)} times that of {format_nodes(first.nodes or 0)}."
 
@@ -127,7 +127,7 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
     return any(len(treatment.points) > 1 and not treatment.failed for treatment in treatments)
 
 
-def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
+def why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
     """Return a sentence: why a ratio lacks a finite interval.
 
     If any treatment is repeated, the generator's limits are the cause; otherwise, the unknown variance between runs.

@@ -7,12 +7,14 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.scale.strong_weak import CurvePair, Law, StrongAndWeak
+from loadframe.analyze.scale.strong_weak import CurvePair, Law, Row, StrongAndWeak
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.labels import UNKNOWN
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, percent_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import (
     COLORS,
@@ -29,7 +31,7 @@ from loadframe.report.plot import (
     numbers,
 )
 from loadframe.report.run_status import exclusions, trust
-from loadframe.report.scale_words import heading
+from loadframe.report.scale_words import heading, why_open
 from loadframe.report.setup import design_facts
 from loadframe.report.tables import Cell, Table, count_cell, estimate_cell
 from loadframe.report.terminal_table import TerminalTable
@@ -58,16 +60,45 @@ def lead(pair: CurvePair) -> str:
     if pair.largest is None or pair.ratio is None:
         return "No answer: the curves have only their fewest nodes in common."
     (row,) = (row for row in pair.rows if row.nodes == pair.largest)
-    both = [f"{measured_text(estimate)} with {DATA[scaling]}" for scaling, estimate in row.measured.items() if estimate]
+    both = [
+        f"{_speedup_text(estimate, row.failed[scaling])} with {DATA[scaling]}"
+        for scaling, estimate in row.measured.items()
+        if estimate
+    ]
     figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
-    times = f"{measured_text(pair.ratio)} times as high"
+    failed = any(row.failed.values())
+    times = f"{known_end_text(pair.ratio) if failed else measured_text(pair.ratio)} times as high"
     if pair.ratio.low > 1:
         return f"More nodes pay off more if the data grow with them: {figures}, {times}."
     if pair.ratio.high < 1:
         return f"More nodes pay off less if the data grow with them: {figures}, {times}."
-    if not pair.ratio.is_finite:
-        return f"Inconclusive, because runs were not repeated: {figures}, {times}."
+    if failed or not pair.ratio.is_finite:
+        return _inconclusive(pair, row, pair.ratio, figures)
     return f"No significant difference between the curves: {figures}, {times}."
+
+
+def _inconclusive(pair: CurvePair, row: Row, ratio: Estimate, figures: str) -> str:
+    """Return the sentences on a ratio of speed-ups with an open end: the `figures` of its row, and the cause.
+
+    The cause is failures of the store, unrepeated runs, or the load generator's limits.
+    """
+    failed = {scaling: nodes for scaling, nodes in row.failed.items() if nodes}
+    if failed:
+        where = " and ".join(f"at {format_nodes(*nodes)} with {DATA[scaling]}" for scaling, nodes in failed.items())
+        text = known_end_text(ratio)
+        bound = "" if text == UNKNOWN else f", {text} times as high"
+        return f"Inconclusive, because the store failed {where}: {figures}{bound}."
+    curves = [
+        pair.curves[scaling]
+        for scaling, speedup in row.measured.items()
+        if speedup and not (speedup.low > 0 and speedup.is_finite)
+    ]
+    return f"Inconclusive: {figures}, {measured_text(ratio)} times as high. {why_open(curves[0].treatments)}"
+
+
+def _speedup_text(speedup: Estimate, failed: Sequence[int]) -> str:
+    """Write a speed-up with its interval, or only the known end if the store `failed` at numbers of nodes."""
+    return known_end_text(speedup) if failed else measured_text(speedup)
 
 
 def laws(pair: CurvePair) -> list[str]:

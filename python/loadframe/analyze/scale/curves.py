@@ -122,6 +122,8 @@ class SpeedUp:
     efficiency: Estimate
     #: Bounds of the speed-up by the load generator.
     bounds: Stretch = EXACT
+    #: Numbers of nodes, of its own and the fewest, at which the store failed; they leave an end of the interval open.
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +347,8 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
         more = (treatment.nodes or 1) / (first.nodes or 1)
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
         bounds = EXACT if treatment is first else treatment.stretch.ratio(first.stretch)
-        rows.append(SpeedUp(treatment, ratio, efficiency, bounds))
+        ends = () if treatment is first else (first, treatment)
+        rows.append(SpeedUp(treatment, ratio, efficiency, bounds, tuple(at.nodes or 0 for at in ends if at.failed)))
     return tuple(rows)
 
 

@@ -84,6 +84,8 @@ class Row:
     nodes: int
     measured: Mapping[Scaling, Estimate | None]
     by_law: Mapping[Scaling, Estimate | None]
+    #: Numbers of nodes whose failures leave an end of a measured speed-up open.
+    failed: Mapping[Scaling, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,15 +186,14 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     compared, it has the reason instead.
     """
     laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
-    measured: dict[Scaling, dict[int, Estimate]] = {
-        scaling: {row.treatment.nodes or 0: row.speedup for row in curve.speedups} for scaling, curve in curves.items()
-    }
-    fewest = {min(speedups) for speedups in measured.values() if speedups}
+    speedups = {scaling: {row.treatment.nodes or 0: row for row in curve.speedups} for scaling, curve in curves.items()}
+    measured = {scaling: {nodes: row.speedup for nodes, row in rows.items()} for scaling, rows in speedups.items()}
+    fewest = {min(at_nodes) for at_nodes in measured.values() if at_nodes}
     refusal = None
     if any(curve.any_offered for curve in curves.values()):
         refusal = "the load is open, so its throughput is the offered rate"
     elif not all(measured.values()):
-        without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
+        without = " and ".join(f"the {scaling} curve" for scaling, at_nodes in measured.items() if not at_nodes)
         refusal = f"fewer than two numbers of nodes have usable runs in {without}"
     elif len(fewest) > 1:
         refusal = (
@@ -210,6 +211,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
                 scaling: law.speedup(nodes, base) if law and nodes <= max(measured[scaling]) else None
                 for scaling, law in laws.items()
             },
+            {scaling: rows[nodes].failed if nodes in rows else () for scaling, rows in speedups.items()},
         )
         for nodes in sorted({*measured["strong"], *measured["weak"]})
     )
@@ -222,16 +224,17 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
 def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
     """Return the ratio of two independent positive estimates, `above` divided by `below`, with its interval.
 
-    0 to infinity if an end is unbounded or 0. Method of variance estimates recovery, on logarithms: Zou and Donner,
-    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008.
+    An end is 0 or infinite if it depends on an end that is unbounded or 0. Method of variance estimates recovery, on
+    logarithms: Zou and Donner, "Construction of confidence limits about effect measures: a general approach",
+    Statistics in Medicine 27, 2008.
     """
     value = above.value / below.value
-    ends = (above.low, above.high, below.low, below.high)
-    if not all(math.isfinite(end) and end > 0 for end in ends):
-        return Estimate(value, 0.0, math.inf)
-    down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
-    up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
-    return Estimate(value, value * math.exp(-down), value * math.exp(up))
+    low, high = 0.0, math.inf
+    if above.low > 0 and math.isfinite(below.high):
+        low = value * math.exp(-math.hypot(math.log(above.value / above.low), math.log(below.high / below.value)))
+    if below.low > 0 and math.isfinite(above.high):
+        high = value * math.exp(math.hypot(math.log(above.high / above.value), math.log(below.value / below.low)))
+    return Estimate(value, low, high)
 
 
 def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
