@@ -14,7 +14,7 @@ from loadframe._engine import HistogramLog
 from loadframe.analyze.compare import Group, compare, read_runs
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale import warnings
-from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.sweep import curves_document, read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound, points
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine, machines_of_one_node
@@ -24,6 +24,7 @@ from loadframe.record.reader import set_aside
 from loadframe.record.schema.figures import Latency
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
+from loadframe.report.tables import speedup_table
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, add_samples, fail_store, write_experiment, write_histograms, write_run
 
@@ -594,8 +595,8 @@ def test_the_change_of_p99_is_unknown_if_the_store_failed_at_one_of_the_sizes(tm
 @pytest.mark.parametrize(
     ("failing", "low", "high", "words"),
     [
-        ((2,), False, True, "The store failed at 2 nodes, so the speed-up is at most "),
-        ((1,), True, False, "The store failed at 1 node, so the speed-up is at least "),
+        ((2,), False, True, "The store failed at 2 nodes, so the speed-up is below "),
+        ((1,), True, False, "The store failed at 1 node, so the speed-up is above "),
         ((1, 2), False, False, "The store failed at 1 and 2 nodes, so the speed-up is unknown."),
     ],
 )
@@ -607,6 +608,16 @@ def test_failed_runs_open_an_end_of_the_speedup(tmp_path, failing, low, high, wo
     speedup = curves.speedups[-1].speedup
     assert (speedup.low > 0, bool(np.isfinite(speedup.high))) == (low, high)
     assert words in scale_words.lead(curves)
+    cells = dict(zip((table := speedup_table(curves)).columns, table.rows[-1], strict=True))
+    for name, factor, unit in (("speed-up", 1, ""), ("efficiency", 50, " %")):
+        cell = cells[name]
+        ends = (factor * speedup.low if low else None, factor * speedup.high if high else None)
+        known = [f"{word} {end:.3g}{unit}" for word, end in zip(("above", "below"), ends, strict=True) if end]
+        assert (cell.text, cell.small) == (known[0] if known else "unknown", "")
+        assert (cell.number.value, cell.number.low, cell.number.high) == (None, *ends)
+    document = curves_document(curves)["speedups"]
+    assert document[0]["speedup"]["value"] == 1
+    assert [document[1][key]["value"] for key in ("speedup", "efficiency")] == [None, None]
 
 
 def test_a_failed_attempt_opens_the_speedup_though_the_run_was_repeated(tmp_path):

@@ -274,6 +274,21 @@ def test_failures_of_the_store_are_the_cause_of_an_open_ratio(tmp_path, strong_a
             fail(path, nodes)
     (pair,) = read_strong_and_weak(*folders).pairs
     assert re.fullmatch(expected, strong_weak.lead(pair))
+    document = pair.as_dict()
+    assert document["weak_by_strong"]["value"] is None
+    measured = document["speedups"][-1]["measured"]
+    assert [measured[scaling]["value"] is None for scaling in ("strong", "weak")] == [bool(strong_at), bool(weak_at)]
+    figure = strong_weak.speedups_plot(pair, "plot")
+    traces = {trace.name: trace for trace in figure.traces}
+    for scaling, failed in (("strong", strong_at), ("weak", weak_at)):
+        marked = traces[f"{scaling}, measured"]
+        assert list(marked.x) == ([1] if failed else [1, 4])
+        assert 0 not in marked.low
+        if failed:
+            name, end = ("at most", "high") if failed == 4 else ("at least", "low")
+            (known,) = traces[f"{scaling}, {name}"].y
+            assert known == pytest.approx(getattr(pair.rows[-1].measured[scaling], end), rel=1e-5)
+    assert "A hollow triangle: the store failed" in figure.caption
 
 
 def test_single_runs_are_the_cause_of_an_open_ratio(tmp_path):

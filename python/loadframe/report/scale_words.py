@@ -1,6 +1,5 @@
 """Sentences on a scale experiment: the answer with its intervals, and its limits."""
 
-import math
 from collections.abc import Sequence
 
 from loadframe.analyze.estimate import Estimate
@@ -12,8 +11,8 @@ from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
-from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, percent_text
 from loadframe.report.tables import Cell, count_cell, estimate_cell, time_cells, timed_text
 
 _ENOUGH_SIZES = 6
@@ -59,12 +58,9 @@ def lead(curves: PhaseCurves) -> str:
 
 
 def _bounded(speedup: Estimate) -> str:
-    """Write a speed-up with an end that failures leave open: `the speed-up is at most 2.1 (95 % interval)`."""
-    if math.isfinite(speedup.high):
-        return f"the speed-up is at most {format_count(speedup.high)} (95 % interval)"
-    return (
-        f"the speed-up is {f'at least {format_count(speedup.low)} (95 % interval)' if speedup.low > 0 else 'unknown'}"
-    )
+    """Write a speed-up with an end that failures leave open: `the speed-up is below 2.1 (95 % interval)`."""
+    text = known_end_text(speedup)
+    return f"the speed-up is {text}{'' if text == UNKNOWN else ' (95 % interval)'}"
 
 
 def conclusion(sweep: Sweep) -> str:
@@ -288,11 +284,13 @@ def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
         if base is None or alike != (shape.phase, shape.others, round(shape.total, 6)):
             base = shape
             continue
-        words.append(
-            f"{shape.phase}, {shape.total:g} CPUs in total: {_shape(shape)} gave {measured_text(shape.ratio)} times the"
-            f" throughput of {_shape(base)} ({format_count(shape.throughput.value)} against"
-            f" {format_count(base.throughput.value)} {unit})."
-        )
+        figures = f"{format_count(shape.throughput.value)} against {format_count(base.throughput.value)} {unit}"
+        if shape.is_open:
+            text = known_end_text(shape.ratio)
+            ratio = f"the store failed, so the ratio of {_shape(shape)} to {_shape(base)} is {text}"
+        else:
+            ratio = f"{_shape(shape)} gave {measured_text(shape.ratio)} times the throughput of {_shape(base)}"
+        words.append(f"{shape.phase}, {shape.total:g} CPUs in total: {ratio} ({figures}).")
     return words
 
 

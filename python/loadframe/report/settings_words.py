@@ -12,7 +12,6 @@ from loadframe.base.units import counted, format_change, format_count, format_sh
 from loadframe.report.compare_words import ratio_text
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, known_end_text, p_text
-from loadframe.report.tables import Cell, Number, estimate_cell
 
 _LISTED = 4
 
@@ -86,14 +85,6 @@ def _ratio_text(ratio: Estimate, is_open: bool) -> str:
     if not is_open:
         return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
     return known_end_text(ratio)
-
-
-def ratio_cell(text: str, ratio: Estimate, tone: str = "") -> Cell:
-    """Return a cell for the text of an effect or a combination; where failures open an end, with the known one only."""
-    if not text.startswith(("above", "below", "unknown")):
-        return estimate_cell(text, ratio, tone=tone)
-    low, high = (end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high)))
-    return Cell(text, tone=tone, number=Number(None, "", low, high))
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:

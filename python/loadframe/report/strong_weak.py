@@ -1,6 +1,7 @@
 """Report on a strong and a weak scaling experiment: answer, page and terminal output."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.scale.strong_weak import CurvePair, Law, Row, StrongAndWeak
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import format_nodes
@@ -27,13 +29,14 @@ from loadframe.report.plot import (
     Mark,
     Panel,
     Trace,
+    bar_ends,
     level_ticks,
     numbers,
 )
 from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading, why_open
 from loadframe.report.setup import design_facts
-from loadframe.report.tables import Cell, Table, count_cell, estimate_cell
+from loadframe.report.tables import Cell, Table, count_cell, estimate_cell, ratio_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The words for each kind of scaling.
@@ -66,13 +69,12 @@ def lead(pair: CurvePair) -> str:
         if estimate
     ]
     figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
-    failed = any(row.failed.values())
-    times = f"{known_end_text(pair.ratio) if failed else measured_text(pair.ratio)} times as high"
+    times = f"{known_end_text(pair.ratio) if pair.is_open else measured_text(pair.ratio)} times as high"
     if pair.ratio.low > 1:
         return f"More nodes pay off more if the data grow with them: {figures}, {times}."
     if pair.ratio.high < 1:
         return f"More nodes pay off less if the data grow with them: {figures}, {times}."
-    if failed or not pair.ratio.is_finite:
+    if pair.is_open or not pair.ratio.is_finite:
         return _inconclusive(pair, row, pair.ratio, figures)
     return f"No significant difference between the curves: {figures}, {times}."
 
@@ -148,14 +150,17 @@ def cells(pair: CurvePair) -> list[list[Cell]]:
     return [
         [
             count_cell(row.nodes),
-            *(
-                estimate_cell("–" if estimate is None else text(estimate), estimate)
-                for scaling in row.measured
-                for estimate, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
-            ),
+            *(cell for scaling in row.measured for cell in _speedup_cells(row, scaling)),
         ]
         for row in pair.rows
     ]
+
+
+def _speedup_cells(row: Row, scaling: Scaling) -> Iterator[Cell]:
+    """Yield the cells of the measured speed-up of a curve and of that by its law."""
+    measured, by_law = row.measured[scaling], row.by_law[scaling]
+    yield ratio_cell(_speedup_text(measured, row.failed[scaling]), measured) if measured else estimate_cell("–", None)
+    yield estimate_cell("–" if by_law is None else estimate_text(by_law), by_law)
 
 
 def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
@@ -176,6 +181,8 @@ def doubts(curves: PhaseCurves) -> Sequence[Finding]:
 _STEPS = 80
 #: Upper limit for drawn intervals, as a multiple of the most nodes.
 _HIGHEST = 2.0
+#: Symbols of known ends: an upper and a lower one.
+_DOWN, _UP = "triangle-down", "triangle-up"
 
 
 @dataclass(frozen=True)
@@ -234,10 +241,11 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
     traces = [Trace([fewest, most], [1, most / fewest], "linear growth", LineStyle(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []
     for scaling, color, symbol in zip(pair.curves, COLORS, SYMBOLS, strict=False):
-        measured = [(row.nodes, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
+        every = [(row, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
+        measured = [(row.nodes, speedup) for row, speedup in every if not row.failed[scaling]]
         law = pair.laws[scaling]
         if law:
-            sizes = np.linspace(fewest, measured[-1][0], _STEPS)
+            sizes = np.linspace(fewest, every[-1][0].nodes, _STEPS)
             by_law = [law.speedup(float(size), fewest) for size in sizes]
             ends = np.array([[speedup.low, speedup.high] for speedup in by_law])
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
@@ -256,22 +264,48 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
                 numbers([speedup.value for _, speedup in measured]),
                 f"{scaling}, measured",
                 mark=Mark(color, symbol, 9),
-                low=numbers([at.low if at.is_finite else at.value for _, at in measured]),
-                high=numbers([at.high if at.is_finite else at.value for _, at in measured]),
+                **bar_ends([speedup for _, speedup in measured]),
                 texts=[f"{scaling}\n{format_nodes(nodes)}: {speedup.value:.3g}" for nodes, speedup in measured],
                 group=scaling,
             )
         )
+        traces += _known_ends([(row.nodes, speedup) for row, speedup in every if row.failed[scaling]], scaling, color)
     return Figure(
         name,
         Axis("nodes", from_zero=True, whole=True, ticks=level_ticks([row.nodes for row in pair.rows])),
         [Panel(Axis("speed-up", from_zero=True))],
         traces,
         "Marks: measured speed-ups with 95 % intervals. Lines: the laws with 95 % bands, dashed if the law does not fit"
-        " the data. Lines end where the measurements end.",
+        " the data. Lines end where the measurements end."
+        f"{_known_ends_text(traces)}",
         bands,
         height=440,
     )
+
+
+def _known_ends(opened: Sequence[tuple[int, Estimate]], scaling: Scaling, color: str) -> Iterator[Trace]:
+    """Yield hollow triangles at the known ends of speed-ups that failures leave open, which point to the unknown side.
+
+    `opened` has the number of nodes of each speed-up. One without a known end is not drawn.
+    """
+    upper = [(nodes, speedup.high) for nodes, speedup in opened if math.isfinite(speedup.high)]
+    lower = [(nodes, speedup.low) for nodes, speedup in opened if speedup.low > 0 and math.isinf(speedup.high)]
+    for ends, symbol, words in ((upper, _DOWN, "at most"), (lower, _UP, "at least")):
+        if ends:
+            yield Trace(
+                [nodes for nodes, _ in ends],
+                numbers([end for _, end in ends]),
+                f"{scaling}, {words}",
+                mark=Mark(color, symbol, 10, hollow=True),
+                texts=[f"{scaling}\n{format_nodes(nodes)}: {words} {end:.3g}" for nodes, end in ends],
+                group=scaling,
+            )
+
+
+def _known_ends_text(traces: Sequence[Trace]) -> str:
+    """Return a sentence, with a space before it, that explains the triangles among the traces; empty without any."""
+    some = any(trace.mark and trace.mark.symbol in (_DOWN, _UP) for trace in traces)
+    return " A hollow triangle: the store failed, and only this end of the interval is known." if some else ""
 
 
 def print_strong_weak(both: StrongAndWeak, console: Console) -> None:

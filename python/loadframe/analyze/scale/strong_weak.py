@@ -103,6 +103,11 @@ class CurvePair:
     ratio: Estimate | None
     refusal: str | None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether failures of the store leave an end of the ratio open."""
+        return any(any(row.failed.values()) for row in self.rows if row.nodes == self.largest)
+
     def as_dict(self) -> dict[str, Any]:
         """Return phase, levels, speed-ups, laws and the ratio of speed-ups for JSON; missing figures are null."""
         strong = self.curves["strong"]
@@ -115,14 +120,15 @@ class CurvePair:
                 {
                     "nodes": row.nodes,
                     "measured": {
-                        scaling: estimate and estimate.as_dict() for scaling, estimate in row.measured.items()
+                        scaling: estimate and estimate.as_dict(is_open=bool(row.failed[scaling]))
+                        for scaling, estimate in row.measured.items()
                     },
                     "by_law": {scaling: estimate and estimate.as_dict() for scaling, estimate in row.by_law.items()},
                 }
                 for row in self.rows
             ],
             "laws": {scaling: law and law.as_dict(self.largest) for scaling, law in self.laws.items()},
-            "weak_by_strong": self.ratio and {"nodes": self.largest, **self.ratio.as_dict()},
+            "weak_by_strong": self.ratio and {"nodes": self.largest, **self.ratio.as_dict(is_open=self.is_open)},
         }
 
 

@@ -47,8 +47,8 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
                 "clients": row.treatment.clients,
                 "throughput": row.treatment.throughput.as_dict(),
                 "without_luck": row.treatment.without_luck,
-                "speedup": row.speedup.as_dict(),
-                "efficiency": row.efficiency.as_dict(),
+                "speedup": row.speedup.as_dict(is_open=bool(row.failed)),
+                "efficiency": row.efficiency.as_dict(is_open=bool(row.failed)),
             }
             for row in curves.speedups
         ],
@@ -174,6 +174,8 @@ class Shape:
     cpus: float
     throughput: Estimate
     ratio: Estimate
+    #: Whether failures at this shape or the first leave an end of the ratio open.
+    is_open: bool = False
 
     @property
     def total(self) -> float:
@@ -209,7 +211,8 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
         base = ordered[0][1]
         for cpus, best in ordered if len(ordered) > 1 else ():
             ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noises[phase])
-            shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio))
+            is_open = best is not base and (best.failed or base.failed)
+            shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio, is_open))
     return tuple(shapes)
 
 
@@ -256,7 +259,7 @@ class Sweep:
                     "nodes": shape.nodes,
                     "cpus": shape.cpus,
                     "throughput": shape.throughput.as_dict(),
-                    "ratio": shape.ratio.as_dict(),
+                    "ratio": shape.ratio.as_dict(is_open=shape.is_open),
                 }
                 for shape in self.equal
             ],

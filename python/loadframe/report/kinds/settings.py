@@ -33,7 +33,7 @@ from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Number, Sections, Table, p_cell, runs_view, share_cell
+from loadframe.report.tables import Cell, Number, Sections, Table, p_cell, ratio_cell, runs_view, share_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The number of drawn interactions, those with the largest shares.
@@ -161,9 +161,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                         tone="" if response.claimed(fit.term) else "muted",
                     ),
                     Cell(settings_words.level_text(result, contrast, levels) if contrast else ""),
-                    settings_words.ratio_cell(settings_words.effect_text(contrast), contrast.ratio)
-                    if contrast
-                    else Cell(""),
+                    ratio_cell(settings_words.effect_text(contrast), contrast.ratio) if contrast else Cell(""),
                     share_cell(fit.share, 1) if first else Cell(""),
                     p_cell(p) if first else Cell(""),
                     *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
@@ -202,7 +200,7 @@ def ranking_table(result: SettingsAt) -> Table:
                 Cell("–")
                 if mean is None
                 else Cell(quantity(mean, result.objective), number=compare_words.number(mean, result.objective)),
-                settings_words.ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone),
+                ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone=tone),
                 Cell(f"{standing.measured:.3g}", number=Number(standing.measured)),
                 Cell(
                     settings_words.better_text(standing.better),
