@@ -126,7 +126,10 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
             )
             outcome = "significant" if response.claimed(fit.term) else "not significant"
             text = f"{label}\n{settings_words.effect_text(contrast)}"
-            effects.append(Effect(label, contrast.ratio, text, outcome))
+            # Where failures leave an end open, the ratio is that of the survivors, and only the other end is known.
+            is_open = contrast.low_open or contrast.high_open
+            ratio = replace(contrast.ratio, value=math.nan) if is_open else contrast.ratio
+            effects.append(Effect(label, ratio, text, outcome))
     omitted = len(effects) - _EFFECTS
     more = f" {counted(omitted, 'smaller effect')} in the table only." if omitted > 0 else ""
     figure = forest(
