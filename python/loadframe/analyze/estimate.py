@@ -50,10 +50,11 @@ class Estimate:
     def as_dict(self, *, is_open: bool = False) -> dict[str, float | None]:
         """Return `value`, `low` and `high` for JSON; a number that is not finite is null.
 
-        `is_open`: failures of the store leave an end open, so the value, which is the survivors', is null.
+        `is_open`: failures of the store leave an end of this ratio open. The value, which is the survivors', is null, and
+        so is a low end of 0.
         """
         document = {key: number if math.isfinite(number) else None for key, number in vars(self).items()}
-        return document | ({"value": None} if is_open else {})
+        return document | {"value": None, "low": document["low"] or None} if is_open else document
 
 
 def half_width(error: float, freedom: float) -> float:
