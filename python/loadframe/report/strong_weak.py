@@ -112,8 +112,11 @@ def laws(pair: CurvePair) -> list[str]:
         return []
     words = []
     for scaling, law in pair.laws.items():
+        curve = pair.curves[scaling].over_nodes
+        if curve and curve.fit and curve.fit.unknown:
+            words.append(f"No law for the {scaling} curve: {curve.fit.unknown}.")
+            continue
         if law is None:
-            curve = pair.curves[scaling].over_nodes
             words.append(f"No law for the {scaling} curve: {curve and curve.refusal}.")
         elif law.name == "gustafson":
             words.append(f"Weak, by Gustafson's law: a serial share s of {percent_text(law.share)} of the N-node run.")
@@ -249,7 +252,8 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
             by_law = [law.speedup(float(size), fewest) for size in sizes]
             ends = np.array([[speedup.low, speedup.high] for speedup in by_law])
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
-            bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
+            if np.isfinite(ends[:, 1]).any():
+                bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
             texts = [
                 f"{label}\n{size:.3g} node{'' if size == 1 else 's'}: {at.value:.3g}"

@@ -254,7 +254,7 @@ def models_table(fit: ScalabilityFit, unit: str) -> Table:
     rows = [
         [
             Cell(f"{words}, {unit}" if name in _RATES else words),
-            *(_parameter(model, name, tones[model.name]) for model in models),
+            *(_parameter(model, name, tones[model.name], is_known=not fit.unknown) for model in models),
         ]
         for name, words in _PARAMETERS.items()
         if any(name in model.parameters for model in models)
@@ -551,8 +551,12 @@ def p_cell(p: float | None, tone: str = "") -> Cell:
     return Cell("–" if p is None else p_text(p), tone=tone, number=Number(p))
 
 
-def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
-    """Return the cell for the parameter `name` of a model with its interval; empty if the model lacks it."""
+def _parameter(model: ModelFit, name: str, tone: str, *, is_known: bool) -> Cell:
+    """Return the cell for the parameter `name` of a model, with its interval if that `is_known`.
+
+    Empty if the model lacks it.
+    """
     estimate = model.parameters.get(name)
     unit = "1/s" if name in _RATES else ""
-    return estimate_cell(estimate_text(estimate) if estimate else "", estimate, unit, tone)
+    text = estimate_text if is_known else measured_text
+    return estimate_cell(text(estimate) if estimate else "", estimate, unit, tone)

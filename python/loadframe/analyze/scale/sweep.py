@@ -80,8 +80,16 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    """Return the number of nodes and the fit of a curve for JSON, or the reason why it has none."""
-    return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
+    """Return the number of nodes and the fit of a curve for JSON, or the reason why it has none.
+
+    `unknown` is the reason why the fit's intervals are unknown, or null.
+    """
+    return {
+        "nodes": curve.nodes,
+        "fit": curve.fit and curve.fit.as_dict(),
+        "unknown": curve.fit and curve.fit.unknown,
+        "refusal": curve.refusal,
+    }
 
 
 #: Family of stores that are services and report the times of their parts.
