@@ -220,6 +220,13 @@ def write_experiment(
     return path
 
 
+def fail_store(run: Path) -> Path:
+    """Replace the summary of a run by one of a run that failed by the store's fault, and return the run's folder."""
+    failure = {"status": "failed", "failure": "node-0 ended", "fault": "store"}
+    (run / "summary.json").write_text(json.dumps(failure))
+    return run
+
+
 def add_samples(run: Run, metric: str, samples: Sequence[tuple[float, str, float]]) -> None:
     """Add samples of a metric to a run's telemetry: time since the run began, source and value of each."""
     times, sources, values = zip(*samples, strict=True)

@@ -45,6 +45,20 @@ def test_it_is_said_in_words(curves):
     assert "times the throughput of 1 node of 1" in words[0]
 
 
+def test_failures_leave_an_end_of_the_ratio_open(curves):
+    half = curves[0]
+    treatments = tuple(replace(at, failed=at.nodes == 2) for at in half.treatments)
+    shapes = equal_resources([replace(half, treatments=treatments), curves[1]])
+    assert [shape.is_open for shape in shapes] == [False, True, False, False]
+    assert (shapes[1].ratio.low, shapes[1].ratio.high < 1) == (0, True)
+    words = scale_words.equal_resources(shapes, "requests/s")
+    assert (
+        f"the store failed, so the ratio of 2 nodes of 0.5 to 1 node of 1 is below {shapes[1].ratio.high:.3g} ("
+        in words[0]
+    )
+    assert "the store failed" not in words[1]
+
+
 def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):
     assert equal_resources(curves[:1]) == ()
     assert equal_resources([replace(curve, others={}) for curve in curves]) == ()

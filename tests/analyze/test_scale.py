@@ -1,6 +1,7 @@
 """Scale experiments: the analysis recovers the known truth, and reports the runs that it left out."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from loadframe._engine import HistogramLog
 from loadframe.analyze.compare import Group, compare, read_runs
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale import warnings
-from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.sweep import curves_document, read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound, points
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.telemetry import FRESH_NODE, UPTIME, by_machine, machines_of_one_node
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
+from loadframe.record.reader import set_aside
 from loadframe.record.schema.figures import Latency
 from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
+from loadframe.report.tables import speedup_table
 from made_up_runs import MadeUp, operation, phase, summary
-from simulated import Truth, add_samples, write_experiment, write_histograms, write_run
+from simulated import Truth, add_samples, fail_store, write_experiment, write_histograms, write_run
 
 TRUTH = Truth(noise=0.01)
 
@@ -583,8 +586,64 @@ def test_the_change_of_p99_is_unknown_if_the_store_failed_at_one_of_the_sizes(tm
     curves = replace(whole, best=(replace(few, failed=True), many))
     assert curves.p99_ratio is None
     said = scale_words.lead(curves)
-    assert said.endswith(". The store failed at 1 node, so the change of p99 is unknown.")
+    assert said.endswith(
+        ". The store failed at 1 node: these times are of valid runs only, and the change of p99 is unknown."
+    )
     assert "times that of" not in said
+
+
+@pytest.mark.parametrize(
+    ("failing", "low", "high", "words"),
+    [
+        ((2,), False, True, "The store failed at 2 nodes, so the speed-up is below "),
+        ((1,), True, False, "The store failed at 1 node, so the speed-up is above "),
+        ((1, 2), False, False, "The store failed at 1 and 2 nodes, so the speed-up is unknown."),
+    ],
+)
+def test_failed_runs_open_an_end_of_the_speedup(tmp_path, failing, low, high, words):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(8,), repetitions=4)
+    for nodes in failing:
+        fail_store(path / "runs" / f"b1-nodes{nodes}-clients8")
+    (curves,) = read_sweep(path).curves
+    speedup = curves.speedups[-1].speedup
+    assert (speedup.low > 0, bool(np.isfinite(speedup.high))) == (low, high)
+    assert words in scale_words.lead(curves)
+    cells = dict(zip((table := speedup_table(curves)).columns, table.rows[-1], strict=True))
+    for name, factor, unit in (("speed-up", 1, ""), ("efficiency", 50, " %")):
+        cell = cells[name]
+        ends = (factor * speedup.low if low else None, factor * speedup.high if high else None)
+        known = [f"{word} {end:.3g}{unit}" for word, end in zip(("above", "below"), ends, strict=True) if end]
+        assert (cell.text, cell.small) == (known[0] if known else "unknown", "")
+        assert (cell.number.value, cell.number.low, cell.number.high) == (None, *ends)
+    document = curves_document(curves)["speedups"]
+    assert document[0]["speedup"]["value"] == 1
+    for key in ("speedup", "efficiency"):
+        known = [end is not None for end in document[1][key].values()]
+        assert known == [False, low, high]
+
+
+def test_a_failed_attempt_opens_the_speedup_though_the_run_was_repeated(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1, 2), clients=(8,), repetitions=4)
+    run = path / "runs" / "b1-nodes2-clients8"
+    (whole,) = read_sweep(path).curves
+    assert whole.speedups[-1].speedup.low > 1
+    again = shutil.copytree(run, tmp_path / run.name)
+    set_aside(path, fail_store(run))
+    again.rename(run)
+    (curves,) = read_sweep(path).curves
+    speedup = curves.speedups[-1].speedup
+    assert speedup.low == 0
+    assert np.isfinite(speedup.high)
+
+
+def test_response_times_of_survivors_are_marked(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2), clients=(8,), repetitions=3)
+    fail_store(path / "runs" / "b1-nodes2-clients8")
+    (curves,) = read_sweep(path).curves
+    said = scale_words.lead(curves)
+    assert said.endswith(
+        "The store failed at 2 nodes: these times are of valid runs only, and the change of p99 is unknown."
+    )
 
 
 def test_limits_of_the_generator_are_not_called_a_lack_of_runs(tmp_path):

@@ -2,12 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from loadframe.analyze.scalability import fit as fitted
+from loadframe.analyze.scalability.observations import gather
 from loadframe.analyze.scale.strong_weak import Law
-from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.sweep import curves_document, read_sweep
+from loadframe.report import scale_words
+from loadframe.report.plots.scale import throughput_over_nodes
 from loadframe.report.scale_words import limits
-from simulated import Truth, write_experiment, write_run
+from loadframe.report.tables import models_table
+from simulated import Truth, fail_store, write_experiment, write_run
 
 NODES = (1, 2, 3, 4, 6, 8)
 WEAK = Truth(noise=0.005, node_serial=0.1)
@@ -92,3 +98,60 @@ def test_bands_and_speed_ups_cover_the_bounds_of_the_load_generator(tmp_path):
     # Only the throughputs of the larger, or of the smaller sizes may be 4 % higher.
     assert speedup.low == pytest.approx(narrow.low / 1.04, rel=0.01)
     assert speedup.high == pytest.approx(narrow.high * 1.04, rel=0.01)
+
+
+def test_failures_at_a_fitted_size_leave_the_intervals_of_the_fit_unknown(tmp_path):
+    truth = Truth(node_sigma=0.1, noise=0.01, seconds=2)
+    path = write_experiment(tmp_path / "e", truth, nodes=NODES, clients=(8,), repetitions=3)
+    (whole,) = read_sweep(path).curves
+    assert whole.over_nodes.fit.unknown is None
+    assert whole.over_nodes.fit.best_model.settled
+    for block in (1, 3):
+        fail_store(path / "runs" / f"b{block}-nodes4-clients8")
+    (curves,) = read_sweep(path).curves
+    fit = curves.over_nodes.fit
+    why = "the store failed in 2 of 3 runs with 4 nodes: the intervals are unknown"
+    assert fit.unknown == why
+    assert scale_words.lead(curves) == f"Inconclusive: {why}."
+    point = fit.best_model.parameters["lambda"]
+    assert point.value == pytest.approx(whole.over_nodes.fit.best_model.parameters["lambda"].value, rel=0.05)
+    for model in fit.models.values():
+        assert all(estimate.low <= 0 and np.isinf(estimate.high) for estimate in model.parameters.values())
+        assert np.isinf(model.band(np.array([4.0, 16.0]))[1]).all()
+        assert np.isinf(model.ratio(8, 1)[1])
+    assert np.isinf(fit.candidate.n.high)
+    assert (fit.standing, fit.peak, fit.ceiling, fit.robust) == ("open", None, None, None)
+    assert not {"no_peak", "peak_open", "runs_decide"} & {finding.code for finding in fit.warnings}
+    document = json.loads(json.dumps(curves_document(curves), allow_nan=False))["over_nodes"]
+    assert document["unknown"] == why
+    assert {
+        number["high"] for model in document["fit"]["models"].values() for number in model["parameters"].values()
+    } == {None}
+    rows = {row[0].text: row[1] for row in models_table(fit, "requests/s").rows}
+    cell = rows["λ, throughput of one, requests/s"]
+    assert (cell.small, cell.number.low, cell.number.high) == ("", None, None)
+    assert "No curve: the data are inconclusive." in throughput_over_nodes(curves, "plot").caption
+
+
+def test_failures_at_a_number_of_clients_leave_the_intervals_over_clients_unknown(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(2,), clients=(1, 2, 4, 8), repetitions=3)
+    fail_store(path / "runs" / "b1-nodes2-clients4")
+    (curves,) = read_sweep(path).curves
+    words = scale_words.lead(curves)
+    assert words == "Inconclusive: the store failed in 1 of 3 runs with 4 clients: the intervals are unknown."
+
+
+def test_survivors_do_not_enter_the_noise_and_the_lack_of_fit():
+    random = np.random.default_rng(3)
+    sizes = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0], 3)
+    values = 100 * sizes / (1 + 0.05 * (sizes - 1)) * np.exp(0.01 * random.standard_normal(len(sizes)))
+    alike = np.where(sizes == 4, 700.0, values)
+    pairs = list(zip(sizes.tolist(), alike.tolist(), strict=True))
+    others = [pair for pair in pairs if pair[0] != 4]
+    data, rest = gather(pairs, "relative", failed=[4]), gather(others, "relative")
+    assert data.pure_error == pytest.approx(rest.pure_error)
+    assert data.freedom == rest.freedom + 1
+    without = fitted(others).models
+    for name, model in fitted(pairs, failed=[4]).models.items():
+        assert model.lack_of_fit.p == pytest.approx(without[name].lack_of_fit.p, rel=1e-6)
+    assert fitted(pairs).models["amdahl"].lack_of_fit.p < 1e-6 < without["amdahl"].lack_of_fit.p

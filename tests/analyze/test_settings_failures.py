@@ -16,7 +16,7 @@ from loadframe.analyze.settings.ranking import rank
 from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import GeneratorFigures
-from loadframe.report.kinds.settings import ranking_table, settings_document
+from loadframe.report.kinds.settings import effects_plots, ranking_table, settings_document
 from loadframe.report.settings_words import effect_text, lead, level_text
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
@@ -160,6 +160,10 @@ def test_reports_state_bounded_and_unknown_effects():
     cells = {failed: row[4] for failed, row in rows.items()}
     assert cells[True].text.startswith("below 1.")
     assert (cells[True].number.value, cells[True].number.low) == (None, None)
+    (figure,) = effects_plots(result, 0, dict.fromkeys(result.factors, (0, 1)), "effects")
+    shown = [label for _, label in figure.panels[0].y.ticks]
+    assert any(label.startswith("cache: ") for label in shown)
+    assert not any(trace.legend for trace in figure.traces), "survivors have no mark"
     assert " [" not in cells[True].text and cells[False].small.startswith("[")
 
 

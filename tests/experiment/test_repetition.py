@@ -1,6 +1,7 @@
 """Repetition, block by block, until the intervals of the recorded runs are narrow enough."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from loadframe.analyze.compare import read_runs
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.scale.treatments import pooled_noise, widest_interval
 from loadframe.experiment.design.plans import StoppingRule, design
-from simulated import Truth, write_run
+from loadframe.record.reader import set_aside
+from simulated import Truth, fail_store, write_run
 
 EXPERIMENT = """\
 experiment: e
@@ -100,6 +102,19 @@ def test_survivors_of_a_failing_treatment_do_not_narrow_the_intervals(tmp_path, 
     assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) < 0.2
     monkeypatch.setattr(RecordedRun, "store_failed", property(lambda run: run.id.endswith("a0")))
     assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) == math.inf
+
+
+def test_failed_attempts_of_repeated_runs_do_not_narrow_the_intervals(load, tmp_path):
+    """The store failed in an earlier attempt at each treatment, so no treatment shows the noise."""
+    experiment = load(EXPERIMENT)
+    made = list(experiment.kind.largest_design(experiment).runs)
+    record(tmp_path / "runs", made[:10], noise=0.001)
+    assert further(experiment, tmp_path / "runs") == []
+    for run in made[:2]:
+        again = shutil.copytree(tmp_path / "runs" / run.id, tmp_path / run.id)
+        set_aside(tmp_path, fail_store(tmp_path / "runs" / run.id))
+        again.rename(tmp_path / "runs" / run.id)
+    assert further(experiment, tmp_path / "runs") == [run.id for run in made if run.block == 6]
 
 
 def test_an_open_load_is_judged_by_its_response_time(tmp_path):

@@ -199,6 +199,23 @@ def test_an_unknown_effect_has_a_dotted_line_over_the_whole_axis_and_no_mark():
     assert drawn(effect(0.0, math.nan, math.inf)) is None
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "end", "edge", "arrow"),
+    [(0.0, 1.3, 1.3, 0, "triangle-left"), (0.7, math.inf, 0.7, 1, "triangle-right")],
+)
+@pytest.mark.parametrize("beside", [(), (effect(0.8, 0.9, 1.1),)])
+def test_an_effect_with_one_known_end_has_a_dotted_line_from_it_and_no_mark(low, high, end, edge, arrow, beside):
+    figure = drawn(*beside, effect(low, math.nan, high))
+    y = -float(len(beside))
+    assert [at for trace in figure.traces if trace.legend for at in trace.y] == [0.0] * len(beside)
+    known, unknown, arrows = parts(figure)
+    assert unknown == [(y, *sorted([end, figure.x.range[edge]]))]
+    assert arrows == {arrow: [(y, True)]}
+    # A short line across the known end.
+    assert (y - 0.15, end, end) in known
+    assert figure.x.range[0] < end < figure.x.range[1]
+
+
 def test_outcomes_of_unknown_effects_only_are_not_in_the_legend():
     figure = drawn(effect(0.8, 0.9, 1.1), effect(0.0, math.nan, math.inf, "not significant"))
     assert [trace.name for trace in figure.traces if trace.legend] == ["significant"]

@@ -1,11 +1,13 @@
 """Plots: scales and ticks of axes, and the handling of missing, out-of-range or hostile values."""
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.report.plot import (
     Axis,
     Band,
@@ -16,6 +18,8 @@ from loadframe.report.plot import (
     Panel,
     Rule,
     Trace,
+    bar_ends,
+    half_bars_text,
     level_ticks,
     logarithmic,
     spread,
@@ -155,3 +159,13 @@ def test_long_labels_get_several_lines_and_labels_that_would_overlap_are_slanted
     slanted = [text for text in shapes(narrowed, "text") if text.text == "first phase"]
     assert slanted[0].get("transform")
     assert json.loads(data(of))["narrow"]["width"] == narrowed.width
+
+
+def test_a_bar_keeps_its_known_end_and_has_none_at_an_unknown_one():
+    closed, half, unknown = Estimate(2, 1, 3), Estimate(2, 1, math.inf), Estimate(2, 0, math.inf)
+    assert bar_ends([closed, half, unknown, Estimate(2, -math.inf, math.inf)], 10) == {
+        "low": [10, 10, 20, 20],
+        "high": [30, 20, 20, 20],
+    }
+    assert half_bars_text([closed, unknown]) == ""
+    assert half_bars_text([closed, half]) == " A bar on one side of a mark: its other end is unknown."

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scale.strong_weak import independent_ratio, read_strong_and_weak
 from loadframe.report import strong_weak
 from loadframe.report.strong_weak import strong_weak_page
-from simulated import Truth, write_experiment
+from simulated import Truth, fail_store, write_experiment
 
 NODES = (1, 2, 4, 8)
 #: A serial share of 10 %, of the one-node run and of the N-node run.
@@ -228,3 +229,75 @@ def test_the_interval_of_an_independent_ratio_holds_the_truth():
 
 def test_unrepeated_measurements_do_not_have_a_bounded_ratio():
     assert independent_ratio(Estimate(4, 0, math.inf), Estimate(2, 1.9, 2.1)) == Estimate(2, 0, math.inf)
+
+
+def test_an_open_end_leaves_the_other_end_of_a_ratio_known():
+    closed = independent_ratio(Estimate(4, 3.8, 4.2), Estimate(2, 1.9, 2.1))
+    assert independent_ratio(Estimate(4, 0, 4.2), Estimate(2, 1.9, 2.1)) == Estimate(2, 0, closed.high)
+    assert independent_ratio(Estimate(4, 3.8, 4.2), Estimate(2, 0, 2.1)) == Estimate(2, closed.low, math.inf)
+
+
+def fail(path, nodes):
+    fail_store(path / "runs" / f"b1-nodes{nodes}-clients8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("strong_at", "weak_at", "expected"),
+    [
+        (
+            None,
+            4,
+            r"More nodes pay off less if the data grow with them: at 4 nodes speed-up was [\d.]+ \[[\d., ]+\] with the"
+            r" same data and below [\d.]+ with data that grow with the nodes, below 0\.\d+ times as high\.",
+        ),
+        (
+            4,
+            None,
+            r"Inconclusive, because the store failed at 4 nodes with the same data: at 4 nodes speed-up was below"
+            r" [\d.]+ with the same data and [\d.]+ \[[\d., ]+\] with data that grow with the nodes, above 0\.\d+ times"
+            r" as high\.",
+        ),
+        (
+            1,
+            1,
+            r"Inconclusive, because the store failed at 1 node with the same data and at 1 node with data that grow"
+            r" with the nodes: at 4 nodes speed-up was above [\d.]+ with the same data and above [\d.]+ with data that"
+            r" grow with the nodes\.",
+        ),
+    ],
+)
+def test_failures_of_the_store_are_the_cause_of_an_open_ratio(tmp_path, strong_at, weak_at, expected):
+    folders = strong(tmp_path / "a", nodes=(1, 4)), weak(tmp_path / "b", Truth(noise=0.005, node_sigma=0.3), (1, 4))
+    for path, nodes in zip(folders, (strong_at, weak_at), strict=True):
+        if nodes:
+            fail(path, nodes)
+    (pair,) = read_strong_and_weak(*folders).pairs
+    assert re.fullmatch(expected, strong_weak.lead(pair))
+    document = pair.as_dict()
+    assert document["weak_by_strong"]["value"] is None
+    measured = document["speedups"][-1]["measured"]
+    assert [measured[scaling]["value"] is None for scaling in ("strong", "weak")] == [bool(strong_at), bool(weak_at)]
+    figure = strong_weak.speedups_plot(pair, "plot")
+    traces = {trace.name: trace for trace in figure.traces}
+    for scaling, failed in (("strong", strong_at), ("weak", weak_at)):
+        marked = traces[f"{scaling}, measured"]
+        assert list(marked.x) == ([1] if failed else [1, 4])
+        assert 0 not in marked.low
+        if failed:
+            name, end = ("at most", "high") if failed == 4 else ("at least", "low")
+            (known,) = traces[f"{scaling}, {name}"].y
+            assert known == pytest.approx(getattr(pair.rows[-1].measured[scaling], end), rel=1e-5)
+    assert "A hollow triangle: the store failed" in figure.caption
+
+
+def test_single_runs_are_the_cause_of_an_open_ratio(tmp_path):
+    grown = {"experiment": "grown", "scaling": "weak", "grows": "documents"}
+    folders = [
+        write_experiment(tmp_path / name, STRONG, nodes=(1, 4), clients=(8,), repetitions=1, **described)
+        for name, described in (("a", {"experiment": "same"}), ("b", grown))
+    ]
+    (pair,) = read_strong_and_weak(*folders).pairs
+    said = strong_weak.lead(pair)
+    assert said.startswith("Inconclusive: at 4 nodes speed-up was ")
+    assert said.endswith(" No treatment has two valid runs, so the variance between runs is unknown.")

@@ -47,9 +47,14 @@ class Estimate:
         """Whether the data bound the value on both sides."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Return `value`, `low` and `high` for JSON; a number that is not finite is null."""
-        return {key: number if math.isfinite(number) else None for key, number in vars(self).items()}
+    def as_dict(self, *, is_open: bool = False) -> dict[str, float | None]:
+        """Return `value`, `low` and `high` for JSON; a number that is not finite is null.
+
+        `is_open`: failures of the store leave an end of this ratio open. Then the value, which is the survivors', and a
+        low end of 0 are null.
+        """
+        document = {key: number if math.isfinite(number) else None for key, number in vars(self).items()}
+        return document | {"value": None, "low": document["low"] or None} if is_open else document
 
 
 def half_width(error: float, freedom: float) -> float:

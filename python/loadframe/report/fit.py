@@ -43,11 +43,13 @@ def scaled_sentences(fit: ScalabilityFit) -> list[str]:
 def _sentence(fit: ScalabilityFit, unit: str) -> str:
     """Write where throughput peaks, or how it grows over the measured sizes by the best model.
 
-    Write instead that the data are inconclusive, if the best model is not settled. `unit` is the unit of throughputs,
-    such as `requests/s`; empty omits it.
+    Write instead that the data are inconclusive, if intervals are unknown or the best model is not settled. `unit` is
+    the unit of throughputs, such as `requests/s`; empty omits it.
     """
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
+    if fit.unknown:
+        return f"Inconclusive: {fit.unknown}."
     if not is_conclusive(fit):
         return f"Inconclusive: these data do not show how throughput grows {measured}."
     if fit.peak:

@@ -32,6 +32,17 @@ def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
     return _finite(estimate_text(estimate)) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
 
 
+def known_end_text(ratio: Estimate, unit: str = "") -> str:
+    """Write the known end of a ratio if failures leave one open: `below 1.2`, `above 0.8`; `unknown` without one.
+
+    With the unit %, the ratio is a share of one, and the text a percentage.
+    """
+    factor, after = (100, " %") if unit == "%" else (1, "")
+    if math.isfinite(ratio.high):
+        return f"below {factor * ratio.high:.3g}{after}"
+    return f"above {factor * ratio.low:.3g}{after}" if ratio.low > 0 else UNKNOWN
+
+
 def _finite(text: str) -> str:
     """Replace `∞` by `unknown`, because an interval of measured values has finite ends."""
     return text.replace("∞", UNKNOWN)

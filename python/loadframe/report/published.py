@@ -18,7 +18,7 @@ from loadframe.base.units import (
 )
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, bar_ends
 from loadframe.report.tables import Cell, Number, Table, change_cell, estimate_cell
 from loadframe.report.terminal_table import TerminalTable
 
@@ -172,8 +172,7 @@ def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
                 [mean.value for mean in seen.values()],
                 f"{_WORDS[measure]}, measured",
                 mark=Mark(_color(index), _symbol(index)),
-                low=[mean.low if mean.is_finite else mean.value for mean in seen.values()],
-                high=[mean.high if mean.is_finite else mean.value for mean in seen.values()],
+                **bar_ends(list(seen.values())),
                 texts=[f"{place}\n{_WORDS[measure]}: {seconds_estimate(mean)}" for place, mean in seen.items()],
             )
         )

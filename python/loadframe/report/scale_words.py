@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
@@ -10,8 +11,8 @@ from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
-from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, percent_text
 from loadframe.report.tables import Cell, count_cell, estimate_cell, time_cells, timed_text
 
 _ENOUGH_SIZES = 6
@@ -42,11 +43,11 @@ def lead(curves: PhaseCurves) -> str:
         f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {unit}"
         f" between {few} and {many} nodes"
     )
-    if not last.speedup.is_finite:
-        return (
-            f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            f" nodes. {_why_open(curves.treatments)}"
-        )
+    failed = [row.treatment for row in (first, last) if row.treatment.failed]
+    if failed or not last.speedup.is_finite:
+        times = f": {format_count(last.speedup.value)} times as much on {many / few:g} times the nodes"
+        why = f"The store failed{_at(failed)}, so {_bounded(last.speedup)}." if failed else why_open(curves.treatments)
+        return f"Throughput went {values}{'' if failed else times}. {why}"
     if last.speedup.low <= 1 <= last.speedup.high:
         return f"No significant change in throughput: it went {values}."
     verb = "grew" if last.speedup.value > 1 else "fell"
@@ -54,6 +55,12 @@ def lead(curves: PhaseCurves) -> str:
         f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
         f" an efficiency of {percent_text(last.efficiency)}."
     )
+
+
+def _bounded(speedup: Estimate) -> str:
+    """Write a speed-up with an end that failures leave open: `the speed-up is below 2.1 (95 % interval)`."""
+    text = known_end_text(speedup)
+    return f"the speed-up is {text}{'' if text == UNKNOWN else ' (95 % interval)'}"
 
 
 def conclusion(sweep: Sweep) -> str:
@@ -100,12 +107,13 @@ def _offered(curves: PhaseCurves) -> str:
     span = f" from {first.nodes} to {format_nodes(last.nodes or 0)}" if first is not last else ""
     words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
     ratio = curves.p99_ratio
-    if ratio is None:
-        failed = [at for at in ends if at.failed]
-        unknown = f" The store failed{_at(failed)}, so the change of p99 is unknown." if failed and span else ""
+    failed = [at for at in ends if at.failed]
+    if failed or ratio is None:
+        change = ", and the change of p99 is unknown" if span else ""
+        unknown = f" The store failed{_at(failed)}: these times are of valid runs only{change}." if failed else ""
         return f"{words}.{unknown}"
     if not ratio.is_finite:
-        return f"{words}. {_why_open((first, last), 'Neither number of nodes')}"
+        return f"{words}. {why_open((first, last), 'Neither number of nodes')}"
     some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "
     return f"{words}; {some}{estimate_text(ratio)} times that of {format_nodes(first.nodes or 0)}."
 
@@ -115,7 +123,7 @@ def _is_repeated(treatments: Sequence[Treatment]) -> bool:
     return any(len(treatment.points) > 1 and not treatment.failed for treatment in treatments)
 
 
-def _why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
+def why_open(treatments: Sequence[Treatment], subject: str = "No treatment") -> str:
     """Return a sentence: why a ratio lacks a finite interval.
 
     If any treatment is repeated, the generator's limits are the cause; otherwise, the unknown variance between runs.
@@ -276,11 +284,13 @@ def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
         if base is None or alike != (shape.phase, shape.others, round(shape.total, 6)):
             base = shape
             continue
-        words.append(
-            f"{shape.phase}, {shape.total:g} CPUs in total: {_shape(shape)} gave {measured_text(shape.ratio)} times the"
-            f" throughput of {_shape(base)} ({format_count(shape.throughput.value)} against"
-            f" {format_count(base.throughput.value)} {unit})."
-        )
+        figures = f"{format_count(shape.throughput.value)} against {format_count(base.throughput.value)} {unit}"
+        if shape.is_open:
+            text = known_end_text(shape.ratio)
+            ratio = f"the store failed, so the ratio of {_shape(shape)} to {_shape(base)} is {text}"
+        else:
+            ratio = f"{_shape(shape)} gave {measured_text(shape.ratio)} times the throughput of {_shape(base)}"
+        words.append(f"{shape.phase}, {shape.total:g} CPUs in total: {ratio} ({figures}).")
     return words
 
 

@@ -1,6 +1,5 @@
 """Sentences on a settings experiment: significant effects, the best combination, and its confirmation."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from loadframe.analyze.settings.ranking import RankedCombination
 from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.compare_words import ratio_text
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import estimate_text, p_text
-from loadframe.report.tables import Cell, Number, estimate_cell
+from loadframe.report.numbers import estimate_text, known_end_text, p_text
 
 _LISTED = 4
 
@@ -86,17 +84,7 @@ def _ratio_text(ratio: Estimate, is_open: bool) -> str:
     """Write a ratio with its interval, or alone if that is not finite; only the known end if failures open one."""
     if not is_open:
         return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
-    if math.isfinite(ratio.high):
-        return f"below {ratio.high:.3g}"
-    return f"above {ratio.low:.3g}" if ratio.low > 0 else "unknown"
-
-
-def ratio_cell(text: str, ratio: Estimate, tone: str = "") -> Cell:
-    """Return a cell for the text of an effect or a combination; where failures open an end, with the known one only."""
-    if not text.startswith(("above", "below", "unknown")):
-        return estimate_cell(text, ratio, tone=tone)
-    low, high = (end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high)))
-    return Cell(text, tone=tone, number=Number(None, "", low, high))
+    return known_end_text(ratio)
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:

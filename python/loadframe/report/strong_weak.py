@@ -1,18 +1,22 @@
 """Report on a strong and a weak scaling experiment: answer, page and terminal output."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.scale.strong_weak import CurvePair, Law, StrongAndWeak
+from loadframe.analyze.scalability import Scaling
+from loadframe.analyze.scale.strong_weak import CurvePair, Law, Row, StrongAndWeak
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.labels import UNKNOWN
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, percent_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import (
     COLORS,
@@ -25,13 +29,14 @@ from loadframe.report.plot import (
     Mark,
     Panel,
     Trace,
+    bar_ends,
     level_ticks,
     numbers,
 )
 from loadframe.report.run_status import exclusions, trust
-from loadframe.report.scale_words import heading
+from loadframe.report.scale_words import heading, why_open
 from loadframe.report.setup import design_facts
-from loadframe.report.tables import Cell, Table, count_cell, estimate_cell
+from loadframe.report.tables import Cell, Table, count_cell, estimate_cell, ratio_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The words for each kind of scaling.
@@ -58,16 +63,44 @@ def lead(pair: CurvePair) -> str:
     if pair.largest is None or pair.ratio is None:
         return "No answer: the curves have only their fewest nodes in common."
     (row,) = (row for row in pair.rows if row.nodes == pair.largest)
-    both = [f"{measured_text(estimate)} with {DATA[scaling]}" for scaling, estimate in row.measured.items() if estimate]
+    both = [
+        f"{_speedup_text(estimate, row.failed[scaling])} with {DATA[scaling]}"
+        for scaling, estimate in row.measured.items()
+        if estimate
+    ]
     figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
-    times = f"{measured_text(pair.ratio)} times as high"
+    times = f"{known_end_text(pair.ratio) if pair.is_open else measured_text(pair.ratio)} times as high"
     if pair.ratio.low > 1:
         return f"More nodes pay off more if the data grow with them: {figures}, {times}."
     if pair.ratio.high < 1:
         return f"More nodes pay off less if the data grow with them: {figures}, {times}."
-    if not pair.ratio.is_finite:
-        return f"Inconclusive, because runs were not repeated: {figures}, {times}."
+    if pair.is_open or not pair.ratio.is_finite:
+        return _inconclusive(pair, row, pair.ratio, figures)
     return f"No significant difference between the curves: {figures}, {times}."
+
+
+def _inconclusive(pair: CurvePair, row: Row, ratio: Estimate, figures: str) -> str:
+    """Return the sentences on a ratio of speed-ups with an open end: the `figures` of its row, and the cause.
+
+    The cause is failures of the store, unrepeated runs, or the load generator's limits.
+    """
+    failed = {scaling: nodes for scaling, nodes in row.failed.items() if nodes}
+    if failed:
+        where = " and ".join(f"at {format_nodes(*nodes)} with {DATA[scaling]}" for scaling, nodes in failed.items())
+        text = known_end_text(ratio)
+        bound = "" if text == UNKNOWN else f", {text} times as high"
+        return f"Inconclusive, because the store failed {where}: {figures}{bound}."
+    curves = [
+        pair.curves[scaling]
+        for scaling, speedup in row.measured.items()
+        if speedup and not (speedup.low > 0 and speedup.is_finite)
+    ]
+    return f"Inconclusive: {figures}, {measured_text(ratio)} times as high. {why_open(curves[0].treatments)}"
+
+
+def _speedup_text(speedup: Estimate, failed: Sequence[int]) -> str:
+    """Write a speed-up with its interval, or only the known end if the store `failed` at numbers of nodes."""
+    return known_end_text(speedup) if failed else measured_text(speedup)
 
 
 def laws(pair: CurvePair) -> list[str]:
@@ -79,8 +112,11 @@ def laws(pair: CurvePair) -> list[str]:
         return []
     words = []
     for scaling, law in pair.laws.items():
+        curve = pair.curves[scaling].over_nodes
+        if curve and curve.fit and curve.fit.unknown:
+            words.append(f"No law for the {scaling} curve: {curve.fit.unknown}.")
+            continue
         if law is None:
-            curve = pair.curves[scaling].over_nodes
             words.append(f"No law for the {scaling} curve: {curve and curve.refusal}.")
         elif law.name == "gustafson":
             words.append(f"Weak, by Gustafson's law: a serial share s of {percent_text(law.share)} of the N-node run.")
@@ -117,14 +153,17 @@ def cells(pair: CurvePair) -> list[list[Cell]]:
     return [
         [
             count_cell(row.nodes),
-            *(
-                estimate_cell("–" if estimate is None else text(estimate), estimate)
-                for scaling in row.measured
-                for estimate, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
-            ),
+            *(cell for scaling in row.measured for cell in _speedup_cells(row, scaling)),
         ]
         for row in pair.rows
     ]
+
+
+def _speedup_cells(row: Row, scaling: Scaling) -> Iterator[Cell]:
+    """Yield the cells of the measured speed-up of a curve and of that by its law."""
+    measured, by_law = row.measured[scaling], row.by_law[scaling]
+    yield ratio_cell(_speedup_text(measured, row.failed[scaling]), measured) if measured else estimate_cell("–", None)
+    yield estimate_cell("–" if by_law is None else estimate_text(by_law), by_law)
 
 
 def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
@@ -145,6 +184,8 @@ def doubts(curves: PhaseCurves) -> Sequence[Finding]:
 _STEPS = 80
 #: Upper limit for drawn intervals, as a multiple of the most nodes.
 _HIGHEST = 2.0
+#: Symbols of known ends: an upper and a lower one.
+_DOWN, _UP = "triangle-down", "triangle-up"
 
 
 @dataclass(frozen=True)
@@ -203,14 +244,16 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
     traces = [Trace([fewest, most], [1, most / fewest], "linear growth", LineStyle(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []
     for scaling, color, symbol in zip(pair.curves, COLORS, SYMBOLS, strict=False):
-        measured = [(row.nodes, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
+        every = [(row, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
+        measured = [(row.nodes, speedup) for row, speedup in every if not row.failed[scaling]]
         law = pair.laws[scaling]
         if law:
-            sizes = np.linspace(fewest, measured[-1][0], _STEPS)
+            sizes = np.linspace(fewest, every[-1][0].nodes, _STEPS)
             by_law = [law.speedup(float(size), fewest) for size in sizes]
             ends = np.array([[speedup.low, speedup.high] for speedup in by_law])
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
-            bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
+            if np.isfinite(ends[:, 1]).any():
+                bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
             texts = [
                 f"{label}\n{size:.3g} node{'' if size == 1 else 's'}: {at.value:.3g}"
@@ -225,22 +268,48 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
                 numbers([speedup.value for _, speedup in measured]),
                 f"{scaling}, measured",
                 mark=Mark(color, symbol, 9),
-                low=numbers([at.low if at.is_finite else at.value for _, at in measured]),
-                high=numbers([at.high if at.is_finite else at.value for _, at in measured]),
+                **bar_ends([speedup for _, speedup in measured]),
                 texts=[f"{scaling}\n{format_nodes(nodes)}: {speedup.value:.3g}" for nodes, speedup in measured],
                 group=scaling,
             )
         )
+        traces += _known_ends([(row.nodes, speedup) for row, speedup in every if row.failed[scaling]], scaling, color)
     return Figure(
         name,
         Axis("nodes", from_zero=True, whole=True, ticks=level_ticks([row.nodes for row in pair.rows])),
         [Panel(Axis("speed-up", from_zero=True))],
         traces,
         "Marks: measured speed-ups with 95 % intervals. Lines: the laws with 95 % bands, dashed if the law does not fit"
-        " the data. Lines end where the measurements end.",
+        " the data. Lines end where the measurements end."
+        f"{_known_ends_text(traces)}",
         bands,
         height=440,
     )
+
+
+def _known_ends(opened: Sequence[tuple[int, Estimate]], scaling: Scaling, color: str) -> Iterator[Trace]:
+    """Yield hollow triangles at the known ends of speed-ups that failures leave open, which point to the unknown side.
+
+    `opened` has the number of nodes of each speed-up. One without a known end is not drawn.
+    """
+    upper = [(nodes, speedup.high) for nodes, speedup in opened if math.isfinite(speedup.high)]
+    lower = [(nodes, speedup.low) for nodes, speedup in opened if speedup.low > 0 and math.isinf(speedup.high)]
+    for ends, symbol, words in ((upper, _DOWN, "at most"), (lower, _UP, "at least")):
+        if ends:
+            yield Trace(
+                [nodes for nodes, _ in ends],
+                numbers([end for _, end in ends]),
+                f"{scaling}, {words}",
+                mark=Mark(color, symbol, 10, hollow=True),
+                texts=[f"{scaling}\n{format_nodes(nodes)}: {words} {end:.3g}" for nodes, end in ends],
+                group=scaling,
+            )
+
+
+def _known_ends_text(traces: Sequence[Trace]) -> str:
+    """Return a sentence, with a space before it, that explains the triangles among the traces; empty without any."""
+    some = any(trace.mark and trace.mark.symbol in (_DOWN, _UP) for trace in traces)
+    return " A hollow triangle: the store failed, and only this end of the interval is known." if some else ""
 
 
 def print_strong_weak(both: StrongAndWeak, console: Console) -> None:

@@ -8,7 +8,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.percentiles import Percentile
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.analyze.scale.sweep import PhaseCurves
+from loadframe.analyze.scale.sweep import PhaseCurves, SpeedUp
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.telemetry import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.verdict import rules
@@ -21,7 +21,7 @@ from loadframe.report.labels import (
     seconds_text,
     treatment_text,
 )
-from loadframe.report.numbers import estimate_text, measured_text, p_text, percent_text
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, p_text, percent_text
 from loadframe.report.plot import Figure
 from loadframe.report.run_status import Exclusion, exclusions, figures_text, run_status, trust, why
 
@@ -184,6 +184,24 @@ def estimate_cell(text: str, estimate: Estimate | None, unit: str = "", tone: st
     return Cell(value, f"[{interval}" if bracket else "", tone, number)
 
 
+def ratio_cell(text: str, ratio: Estimate, unit: str = "", tone: str = "") -> Cell:
+    """Return a cell for the text of a ratio; if that is only a known end (`known_end_text`), the number has only it."""
+    if not text.startswith(("above", "below", UNKNOWN)):
+        return estimate_cell(text, ratio, unit, tone)
+    factor = 100 if unit == "%" else 1
+    low, high = (
+        factor * end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high))
+    )
+    return Cell(text, tone=tone, number=Number(None, unit, low, high))
+
+
+def speedup_texts(row: SpeedUp) -> tuple[str, str]:
+    """Return speed-up and efficiency with their intervals; only the known end if failures leave one open."""
+    if row.failed:
+        return known_end_text(row.speedup), known_end_text(row.efficiency, "%")
+    return measured_text(row.speedup, row.bounds), percent_text(row.efficiency, row.bounds)
+
+
 #: Tables of a page, by the titles of their sections.
 Sections = Sequence[tuple[str, Table]]
 
@@ -197,15 +215,16 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
     selection = ", corrected for the selection of the best number of clients" if selected else ""
     rows = []
     for row in curves.speedups:
-        treatment, bounds = row.treatment, row.bounds
+        treatment = row.treatment
+        speedup, efficiency = speedup_texts(row)
         rows.append(
             [
                 count_cell(treatment.nodes or 0),
                 count_cell(treatment.clients or None),
                 count_cell(len(treatment.points)),
                 estimate_cell(measured_text(treatment.throughput, treatment.stretch), treatment.throughput),
-                estimate_cell(measured_text(row.speedup, bounds), row.speedup),
-                estimate_cell(percent_text(row.efficiency, bounds), row.efficiency, "%"),
+                ratio_cell(speedup, row.speedup),
+                ratio_cell(efficiency, row.efficiency, "%"),
                 *time_cells(treatment),
                 Cell(
                     "–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}",
@@ -235,7 +254,7 @@ def models_table(fit: ScalabilityFit, unit: str) -> Table:
     rows = [
         [
             Cell(f"{words}, {unit}" if name in _RATES else words),
-            *(_parameter(model, name, tones[model.name]) for model in models),
+            *(_parameter(model, name, tones[model.name], is_known=not fit.unknown) for model in models),
         ]
         for name, words in _PARAMETERS.items()
         if any(name in model.parameters for model in models)
@@ -532,8 +551,12 @@ def p_cell(p: float | None, tone: str = "") -> Cell:
     return Cell("–" if p is None else p_text(p), tone=tone, number=Number(p))
 
 
-def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
-    """Return the cell for the parameter `name` of a model with its interval; empty if the model lacks it."""
+def _parameter(model: ModelFit, name: str, tone: str, *, is_known: bool) -> Cell:
+    """Return the cell for the parameter `name` of a model, with its interval if that `is_known`.
+
+    Empty if the model lacks it.
+    """
     estimate = model.parameters.get(name)
     unit = "1/s" if name in _RATES else ""
-    return estimate_cell(estimate_text(estimate) if estimate else "", estimate, unit, tone)
+    text = estimate_text if is_known else measured_text
+    return estimate_cell(text(estimate) if estimate else "", estimate, unit, tone)

@@ -1,6 +1,6 @@
 """Scalability analysis of observations: fit all models, select one, look for a peak, collect warnings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.scalability import warnings as rules
@@ -52,6 +52,7 @@ def fit(
     scaling: Scaling = "strong",
     blocks: Sequence[object] | None = None,
     names: Sequence[str] | None = None,
+    failed: Collection[float] = (),
 ) -> ScalabilityFit:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
 
@@ -62,13 +63,14 @@ def fit(
     - `over`: what n counts, for messages.
     - `resolution`: relative standard deviation of an error that all runs of one n share; repetitions do not show it.
     - `blocks`, `names`: block and name of each observation.
+    - `failed`: n at which the store failed in other runs. Intervals and the conclusion about a peak are then unknown.
 
     BadInput for fewer than 3 or more than 500 distinct n, if no n is above 1, and for numbers that are not positive and
     finite.
     """
-    data = gather(observations, residuals, resolution, blocks, over=over)
+    data = gather(observations, residuals, resolution, blocks, over=over, failed=failed)
     conclusion = _conclude(data, seed, scaling)
-    outlying = outliers([point for point, _ in conclusion.fitted.values()], data)
+    outlying = () if data.failed else outliers([point for point, _ in conclusion.fitted.values()], data)
     robust = None
     if outlying:
         places = [outlier.place for outlier in outlying]
@@ -135,10 +137,10 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
     best, left = choose(points, data).model.name, possible(points, data)
     usl = fitted[USL.name]
     candidate, kappa = peak_of(*usl, float(data.sizes[0])), parameters(*usl, data)["kappa"]
-    ceiling = ceiling_change(fitted[KNEE.name][0], data)
+    ceiling = None if data.failed else ceiling_change(fitted[KNEE.name][0], data)
     largest = float(data.sizes[-1])
     standing = standing_of(candidate, kappa, ceiling, best=best, possible=left, largest=largest)
-    if standing in ("shown", "beyond") and saturates(usl[0], data):
+    if data.failed or (standing in ("shown", "beyond") and saturates(usl[0], data)):
         standing = "open"
     return _Conclusion(fitted, best, left, candidate, ceiling, standing)
 

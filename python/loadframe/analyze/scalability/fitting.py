@@ -198,8 +198,15 @@ class LackOfFit:
 def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | None:
     """Return the F test for lack of fit (Draper and Smith, "Applied Regression Analysis", 3rd ed., section 2.1).
 
-    None without repeated runs, or if the model has as many parameters as there are sizes.
+    None without repeated runs, or if the model has as many parameters as there are sizes. Sizes at which the store
+    failed do not count: the test is of a fit to the others, None with fewer than two.
     """
+    if observations.failed:
+        observations = observations.without_failed()
+        if len(observations.sizes) < 2:
+            return None
+        superlinear = bool(fitted.bounds and fitted.bounds.lower[0] < 0)
+        fitted = fit_model(fitted.model, observations, superlinear=superlinear)
     sizes = len(observations.sizes)
     between, within = sizes - fitted.model.size, observations.freedom - sizes
     if between < 1 or within < 1:

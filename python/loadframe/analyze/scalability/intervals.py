@@ -50,8 +50,8 @@ _RUNS_OF_THEIR_OWN = 5
 class Spread:
     """Parameter draws (rows, parameters), and the ends of the interval of each free parameter.
 
-    Without degrees of freedom there are no rows and all intervals are unbounded. `levels` are the errors of the level's
-    logarithm that the blocks add to the draws; None without blocks.
+    Without degrees of freedom, or if the store failed at a size, there are no rows and all intervals are unbounded.
+    `levels` are the errors of the level's logarithm that the blocks add to the draws; None without blocks.
     """
 
     theta: Array
@@ -76,7 +76,12 @@ class Spread:
 
 
 def spread(fitted: PointFit, observations: Observations, seed: int) -> Spread:
-    """Return draws and intervals of the parameters: by bootstrap if all sizes are repeated, else by covariance."""
+    """Return draws and intervals of the parameters: by bootstrap if all sizes are repeated, else by covariance.
+
+    If the store failed at a size, intervals are unbounded: the runs that survive are too fast and too much alike.
+    """
+    if observations.failed:
+        return _unbounded(fitted)
     if observations.is_replicated:
         return _bootstrap(fitted, observations, np.random.default_rng(seed))
     return _from_covariance(fitted, observations, np.random.default_rng(seed))
@@ -137,12 +142,18 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
     return Spread(theta, tail, low, high, levels)
 
 
+def _unbounded(fitted: PointFit) -> Spread:
+    """Return a spread without draws."""
+    p = fitted.model.size
+    return Spread(np.empty((0, len(fitted.theta))), 0.025, np.zeros(p), np.full(p, np.inf))
+
+
 def _from_covariance(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
     """Return the spread from the standard errors; unbounded and without draws if no degree of freedom is left."""
     p = fitted.model.size
     freedom = observations.freedom - p
     if freedom < 1:
-        return Spread(np.empty((0, len(fitted.theta))), 0.025, np.zeros(p), np.full(p, np.inf))
+        return _unbounded(fitted)
     variance = max(fitted.sum_of_squares, observations.least_sum) / freedom
     root = _knee_root(fitted, observations) if fitted.bounds is None else _usl_root(fitted, observations)
     root *= np.sqrt(variance)

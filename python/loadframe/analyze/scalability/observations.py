@@ -99,7 +99,8 @@ class Observations:
 
     `places[i]` are their indices among the input pairs. With `blocks`, throughputs are without block effects.
     `resolution` is the relative standard deviation of an error that all runs of a size share, such as that of a search
-    on a grid of rates; repeated runs do not show it.
+    on a grid of rates; repeated runs do not show it. `failed` are the sizes at which the store failed: the runs that
+    survive are too much alike, so they do not show the noise.
     """
 
     sizes: Array
@@ -108,6 +109,7 @@ class Observations:
     residuals: Residuals
     blocks: BlockEffects | None = None
     resolution: float = RESOLUTION
+    failed: frozenset[float] = frozenset()
 
     @property
     def means(self) -> Array:
@@ -126,8 +128,9 @@ class Observations:
 
     @property
     def freedom(self) -> int:
-        """Number of runs minus the degrees of freedom of the block effects."""
-        return self.total - (self.blocks.freedom if self.blocks else 0)
+        """Number of runs, one at each failed size, minus the degrees of freedom of the block effects."""
+        runs = sum(1 if size in self.failed else run.size for size, run in self._by_size())
+        return runs - (self.blocks.freedom if self.blocks else 0)
 
     @property
     def is_replicated(self) -> bool:
@@ -146,8 +149,12 @@ class Observations:
 
     @property
     def pure_error(self) -> float:
-        """Sum over runs of ((run - mean of its size) / scale)^2; in squared throughput if `scale` is 1."""
-        return float(sum(np.sum(((run - run.mean()) / s) ** 2) for run, s in zip(self.runs, self.scale, strict=True)))
+        """Sum over runs of ((run - mean of its size) / scale)^2, without failed sizes.
+
+        It is in squared throughput if `scale` is 1.
+        """
+        sizes = zip(self._by_size(), self.scale, strict=True)
+        return float(sum(np.sum(((run - run.mean()) / s) ** 2) for (size, run), s in sizes if size not in self.failed))
 
     @property
     def least_sum(self) -> float:
@@ -155,9 +162,26 @@ class Observations:
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
         return self.total * (self.resolution * typical) ** 2
 
+    def _by_size(self) -> list[tuple[float, Array]]:
+        """Return pairs of each size and its runs."""
+        return list(zip(self.sizes.tolist(), self.runs, strict=True))
+
     def without_largest(self) -> "Observations":
         """Return the same observations without the largest size."""
-        return replace(self, sizes=self.sizes[:-1], runs=self.runs[:-1], places=self.places[:-1])
+        return self._of([index for index, _ in enumerate(self.runs)][:-1])
+
+    def without_failed(self) -> "Observations":
+        """Return the same observations without the sizes at which the store failed; perhaps none."""
+        return self._of([index for index, (size, _) in enumerate(self._by_size()) if size not in self.failed])
+
+    def _of(self, kept: Sequence[int]) -> "Observations":
+        """Return the observations of the sizes with these indices."""
+        return replace(
+            self,
+            sizes=self.sizes[list(kept)],
+            runs=tuple(self.runs[index] for index in kept),
+            places=tuple(self.places[index] for index in kept),
+        )
 
     def without_run(self, size: int, run: int) -> "Observations":
         """Return the observations without `runs[size][run]`, and without its size if no other run is left."""
@@ -165,12 +189,7 @@ class Observations:
         runs[size] = np.delete(runs[size], run)
         places[size] = places[size][:run] + places[size][run + 1 :]
         kept = [index for index, left in enumerate(runs) if left.size]
-        return replace(
-            self,
-            sizes=self.sizes[kept],
-            runs=tuple(runs[index] for index in kept),
-            places=tuple(places[index] for index in kept),
-        )
+        return replace(self, runs=tuple(runs), places=tuple(places))._of(kept)
 
 
 def gather(
@@ -180,12 +199,13 @@ def gather(
     blocks: Sequence[object] | None = None,
     without: Collection[int] = (),
     over: str = "n",
+    failed: Collection[float] = (),
 ) -> Observations:
     """Group (n, throughput) pairs by n, ascending; with `blocks`, remove the blocks' effects if these can be estimated.
 
     `blocks` names the block of each pair; `without` holds the indices of pairs to omit. `over` says what n counts, for
-    messages. BadInput for numbers that are not positive and finite, for fewer than 3 or more than 500 sizes, and if no
-    size is above 1.
+    messages. `failed` are the n at which the store failed. BadInput for numbers that are not positive and finite, for
+    fewer than 3 or more than 500 sizes, and if no size is above 1.
     """
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
@@ -208,6 +228,7 @@ def gather(
         residuals,
         effects,
         resolution,
+        frozenset(map(float, failed)),
     )
 
 

@@ -194,7 +194,8 @@ class ScalabilityFit:
 
     `over` says what n counts (nodes, clients, ...). `possible` are the models that the noise does not reject.
     `candidate` is the USL's peak, `ceiling` the change along the hard knee's ceiling, `standing` the conclusion about a
-    peak. `robust` is None without outliers. `measured_at_one` is the mean throughput at n = 1, if measured.
+    peak. `robust` is None without outliers. `measured_at_one` is the mean throughput at n = 1, if measured. `unknown`
+    is the reason why all intervals are unknown, such as failures of the store; None if they are not.
     """
 
     over: str
@@ -210,6 +211,7 @@ class ScalabilityFit:
     robust: Robust | None
     measured_at_one: float | None
     warnings: tuple[Finding, ...]
+    unknown: str | None = None
 
     @property
     def best_model(self) -> ModelFit:

@@ -251,7 +251,7 @@ def warnings(
     names: Sequence[str],
     measured_at_one: float | None,
 ) -> tuple[Finding, ...]:
-    """Return all warnings.
+    """Return all warnings; none about a peak if the store failed at a size.
 
     `over` names the unit of sizes. `possible` are the models that are not rejected, `candidate` is the USL's peak, and
     `ceiling` the change along the ceiling of the hard knee. `standing` is the result about a peak from all runs.
@@ -263,7 +263,7 @@ def warnings(
         *_about_runs(models[best], standing, candidate, robust, names, over),
         *_about_choice(best, possible),
         *_about_growth(data, over, models[best]),
-        *_about_peak(data, over, models, best, possible, candidate, ceiling, standing),
+        *(() if data.failed else _about_peak(data, over, models, best, possible, candidate, ceiling, standing)),
         *_about_curve(data, over, models[best], measured_at_one),
     )
 

@@ -122,6 +122,8 @@ class SpeedUp:
     efficiency: Estimate
     #: Bounds of the speed-up by the load generator.
     bounds: Stretch = EXACT
+    #: Numbers of nodes, of its own and the fewest, at which the store failed; they leave an end of the interval open.
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +220,12 @@ def phase_curves(
         if chosen.nodes is not None and len(group) > 1 and chosen.clients == max(other.clients or 0 for other in group)
         if not is_saturated(runs, phase, chosen)
     ]
+    failed = failed_levels([*runs, *attempts], phase, treatments)
     over_clients = tuple(
-        _curve("clients", nodes, group, lambda point: point.clients, seed)
+        _curve("clients", nodes, group, lambda point: point.clients, seed, failed)
         for nodes, group in by_nodes.items()
         if len({at.clients for at in group}) > 1 and not any(at.offered for at in group)
     )
-    failed = failed_levels([*runs, *attempts], phase, treatments)
     # The rate of an open load says nothing about the growth of throughput with nodes.
     several = len(sized(best)) > 1 and not is_any_offered(treatments)
     return PhaseCurves(
@@ -235,7 +237,9 @@ def phase_curves(
         treatments=treatments,
         best=tuple(best),
         over_clients=over_clients,
-        over_nodes=_curve("nodes", None, sized(best), lambda point: point.nodes, seed, scaling) if several else None,
+        over_nodes=_curve("nodes", None, sized(best), lambda point: point.nodes, seed, failed, scaling)
+        if several
+        else None,
         speedups=_speedups(sized(best), noise) if several else (),
         at_edge=tuple(at_edge),
         bends=tuple(
@@ -258,13 +262,20 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rat
 
 
 def _curve(
-    over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
+    over: str,
+    nodes: int | None,
+    treatments: Sequence[Treatment],
+    size: Any,
+    seed: int,
+    failed: Sequence[Finding],
+    scaling: Scaling = "strong",
 ) -> Curve:
     """Return the curve over nodes or clients (`over`) with its fit, or with the reason if a fit is refused.
 
     `size` returns the size of a point: its nodes or clients. `nodes` is the number of nodes of a curve over clients.
-    `seed` seeds the resampling; `scaling` is `weak` if data grow with the size. Runs without an upper bound of
-    throughput are left out.
+    `seed` seeds the resampling; `scaling` is `weak` if data grow with the size. `failed` are the levels at which the
+    store failed: the intervals of a fit to one of them are unknown. Runs without an upper bound of throughput are left
+    out.
     """
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
@@ -273,12 +284,32 @@ def _curve(
     options: dict[str, Any] = {
         "over": over, "seed": seed, "scaling": scaling, "blocks": [point.block for point in used],
         "names": [point.run for point in used],
+        "failed": {size(point) for treatment in treatments if treatment.failed for point in treatment.points} & {
+            size(point) for point in used
+        },
     }  # fmt: skip
     try:
         fitted = _fit_within_bounds([size(point) for point in used], throughputs, used, options)
     except BadInput as error:
         return Curve(over, nodes, tuple(treatments), None, error.what)
+    if options["failed"]:
+        hit = [at for at in treatments if at.failed and size(at) in options["failed"]]
+        fitted = replace(fitted, unknown=f"the store failed {_failures(hit, failed, over)}: the intervals are unknown")
     return Curve(over, nodes, tuple(treatments), fitted, None)
+
+
+def _failures(treatments: Sequence[Treatment], failed: Sequence[Finding], over: str) -> str:
+    """Write in how many runs of these treatments the store failed: `in 2 of 3 runs with 4 nodes`, joined by `and`.
+
+    `failed` are the levels at which it failed, which include the treatments. `over` is `nodes` or `clients`.
+    """
+    counts = {(level.figures["nodes"], level.figures["clients"]): level.figures for level in failed}
+    words = []
+    for at in treatments:
+        figures = counts.get((at.nodes, at.clients))
+        runs = f"in {figures['failed']} of {counted(figures['total'], 'run')}" if figures else "in a run"
+        words.append(f"{runs} with {_level(at.nodes, None) if over == 'nodes' else _level(None, at.clients)}")
+    return " and ".join(words)
 
 
 def _fit_within_bounds(
@@ -348,7 +379,8 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
         more = (treatment.nodes or 1) / (first.nodes or 1)
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
         bounds = EXACT if treatment is first else treatment.stretch.ratio(first.stretch)
-        rows.append(SpeedUp(treatment, ratio, efficiency, bounds))
+        ends = () if treatment is first else (first, treatment)
+        rows.append(SpeedUp(treatment, ratio, efficiency, bounds, tuple(at.nodes or 0 for at in ends if at.failed)))
     return tuple(rows)
 
 

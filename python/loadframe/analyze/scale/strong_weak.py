@@ -87,6 +87,8 @@ class Row:
     nodes: int
     measured: Mapping[Scaling, Estimate | None]
     by_law: Mapping[Scaling, Estimate | None]
+    #: Numbers of nodes whose failures leave an end of a measured speed-up open.
+    failed: Mapping[Scaling, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +106,11 @@ class CurvePair:
     ratio: Estimate | None
     refusal: str | None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether failures of the store leave an end of the ratio open."""
+        return any(any(row.failed.values()) for row in self.rows if row.nodes == self.largest)
+
     def as_dict(self) -> dict[str, Any]:
         """Return phase, levels, speed-ups, laws and the ratio of speed-ups for JSON; missing figures are null."""
         strong = self.curves["strong"]
@@ -116,14 +123,15 @@ class CurvePair:
                 {
                     "nodes": row.nodes,
                     "measured": {
-                        scaling: estimate and estimate.as_dict() for scaling, estimate in row.measured.items()
+                        scaling: estimate and estimate.as_dict(is_open=bool(row.failed[scaling]))
+                        for scaling, estimate in row.measured.items()
                     },
                     "by_law": {scaling: estimate and estimate.as_dict() for scaling, estimate in row.by_law.items()},
                 }
                 for row in self.rows
             ],
             "laws": {scaling: law and law.as_dict(self.largest) for scaling, law in self.laws.items()},
-            "weak_by_strong": self.ratio and {"nodes": self.largest, **self.ratio.as_dict()},
+            "weak_by_strong": self.ratio and {"nodes": self.largest, **self.ratio.as_dict(is_open=self.is_open)},
         }
 
 
@@ -187,15 +195,14 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     is the fewest. If the curves cannot be compared, it has the reason instead of speed-ups.
     """
     laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
-    measured: dict[Scaling, dict[int, Estimate]] = {
-        scaling: {row.treatment.nodes or 0: row.speedup for row in curve.speedups} for scaling, curve in curves.items()
-    }
-    fewest = {min(speedups) for speedups in measured.values() if speedups}
+    speedups = {scaling: {row.treatment.nodes or 0: row for row in curve.speedups} for scaling, curve in curves.items()}
+    measured = {scaling: {nodes: row.speedup for nodes, row in rows.items()} for scaling, rows in speedups.items()}
+    fewest = {min(at_nodes) for at_nodes in measured.values() if at_nodes}
     refusal = None
     if any(curve.any_offered for curve in curves.values()):
         refusal = "the load is open, so its throughput is the offered rate"
     elif not all(measured.values()):
-        without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
+        without = " and ".join(f"the {scaling} curve" for scaling, at_nodes in measured.items() if not at_nodes)
         refusal = f"fewer than two numbers of nodes have usable runs in {without}"
     elif len(fewest) > 1:
         refusal = (
@@ -213,6 +220,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
                 scaling: law.speedup(nodes, base) if law and nodes <= max(measured[scaling]) else None
                 for scaling, law in laws.items()
             },
+            {scaling: rows[nodes].failed if nodes in rows else () for scaling, rows in speedups.items()},
         )
         for nodes in sorted({*measured["strong"], *measured["weak"]})
     )
@@ -225,16 +233,17 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
 def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
     """Return the ratio of two independent positive estimates, `above` divided by `below`, with its interval.
 
-    0 to infinity if an end is unbounded or 0. Method of variance estimates recovery, on logarithms: Zou and Donner,
-    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008.
+    An end is 0 or infinite if it depends on an end that is unbounded or 0. Method of variance estimates recovery, on
+    logarithms: Zou and Donner, "Construction of confidence limits about effect measures: a general approach",
+    Statistics in Medicine 27, 2008.
     """
     value = above.value / below.value
-    ends = (above.low, above.high, below.low, below.high)
-    if not all(math.isfinite(end) and end > 0 for end in ends):
-        return Estimate(value, 0.0, math.inf)
-    down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
-    up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
-    return Estimate(value, value * math.exp(-down), value * math.exp(up))
+    low, high = 0.0, math.inf
+    if above.low > 0 and math.isfinite(below.high):
+        low = value * math.exp(-math.hypot(math.log(above.value / above.low), math.log(below.high / below.value)))
+    if below.low > 0 and math.isfinite(above.high):
+        high = value * math.exp(math.hypot(math.log(above.high / above.value), math.log(below.value / below.low)))
+    return Estimate(value, low, high)
 
 
 def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:

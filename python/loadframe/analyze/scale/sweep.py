@@ -47,8 +47,8 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
                 "clients": row.treatment.clients,
                 "throughput": row.treatment.throughput.as_dict(),
                 "without_luck": row.treatment.without_luck,
-                "speedup": row.speedup.as_dict(),
-                "efficiency": row.efficiency.as_dict(),
+                "speedup": row.speedup.as_dict(is_open=bool(row.failed)),
+                "efficiency": row.efficiency.as_dict(is_open=bool(row.failed)),
             }
             for row in curves.speedups
         ],
@@ -80,8 +80,16 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    """Return the number of nodes and the fit of a curve for JSON, or the reason why it has none."""
-    return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
+    """Return the number of nodes and the fit of a curve for JSON, or the reason why it has none.
+
+    `unknown` is the reason why the fit's intervals are unknown, or null.
+    """
+    return {
+        "nodes": curve.nodes,
+        "fit": curve.fit and curve.fit.as_dict(),
+        "unknown": curve.fit and curve.fit.unknown,
+        "refusal": curve.refusal,
+    }
 
 
 #: Family of stores that are services and report the times of their parts.
@@ -174,6 +182,8 @@ class Shape:
     cpus: float
     throughput: Estimate
     ratio: Estimate
+    #: Whether failures at this shape or the first leave an end of the ratio open.
+    is_open: bool = False
 
     @property
     def total(self) -> float:
@@ -209,7 +219,8 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
         base = ordered[0][1]
         for cpus, best in ordered if len(ordered) > 1 else ():
             ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noises[phase])
-            shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio))
+            is_open = best is not base and (best.failed or base.failed)
+            shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio, is_open))
     return tuple(shapes)
 
 
@@ -256,7 +267,7 @@ class Sweep:
                     "nodes": shape.nodes,
                     "cpus": shape.cpus,
                     "throughput": shape.throughput.as_dict(),
-                    "ratio": shape.ratio.as_dict(),
+                    "ratio": shape.ratio.as_dict(is_open=shape.is_open),
                 }
                 for shape in self.equal
             ],

@@ -335,11 +335,13 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
 def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     """Return the ratio of two chosen treatments' throughputs, `above` divided by `below`.
 
-    The interval covers the uncorrected throughputs and the bounds of both.
+    The interval covers the uncorrected throughputs and the bounds of both. Its low end is 0 if the store failed at
+    `above`, its high end infinite if it failed at `below`: the runs that survive are too fast.
     """
     ratio = noise.ratio(above.expected, below.expected)
     lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
-    return above.stretch.ratio(below.stretch).widened(lucky)
+    known = above.stretch.ratio(below.stretch).widened(lucky)
+    return Estimate(known.value, 0.0 if above.failed else known.low, math.inf if below.failed else known.high)
 
 
 def p99_ratio(above: Treatment, below: Treatment) -> Estimate | None:
@@ -371,7 +373,7 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     A block affects all of its runs alike, so ratios within a block are free of its effect. All chosen treatments
     without failures contribute to the estimates of blocks and noise. With too few of them, or if the store failed at
     one of the two, the common spread of all treatments is used, which includes the blocks' variance and is
-    conservative.
+    conservative. Failures open an end of the interval, as in `ratio_of`.
     """
     if above.failed or below.failed:
         return ratio_of(above, below, noise)
@@ -402,20 +404,26 @@ def _error(treatment: Treatment, noise: Noise) -> float:
     return noise.relative_error(len(treatment.points))
 
 
-def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
+def widest_interval(
+    runs: Sequence[RecordedRun],
+    phases: Iterable[str],
+    rate: Rate = THROUGHPUT,
+    attempts: Sequence[RecordedRun] = (),
+) -> float:
     """Return the largest relative half-width of a treatment's 95 % interval in any of the phases.
 
     The measure is throughput, or for open loads the median response time. Infinite until every treatment has a valid
-    run and one of them is repeated.
+    run and one without failures of the store is repeated. `attempts` are earlier attempts of the runs.
     """
-    return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
+    failed = {run.treatment_key for run in (*runs, *attempts) if run.store_failed}
+    return max((_widest(runs, phase, rate, failed) for phase in phases), default=math.inf)
 
 
-def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
+def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate, failed: Collection[str]) -> float:
     """Return the widest relative half-width of a 95 % interval over the treatments of the runs.
 
     The measure is throughput, or for open loads the median response time. Infinite if a treatment has no value, or if
-    none without failures of the store is repeated: runs that survive are too much alike to show the noise.
+    none outside `failed` is repeated. At those the store failed, and runs that survive are too alike to show the noise.
     """
     measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)
@@ -424,7 +432,6 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
         groups[run.treatment_key] += [value] if value else []
     if not all(groups.values()):
         return math.inf
-    failed = {run.treatment_key for run in runs if run.store_failed}
     noise = pooled_noise(values for key, values in groups.items() if key not in failed)
     return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
 

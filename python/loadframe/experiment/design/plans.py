@@ -375,13 +375,14 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
     if until is None:
         return ()
     # Imported here because the statistics take a second to import.
-    from loadframe.analyze.experiment import RecordedRun
+    from loadframe.analyze.experiment import RecordedRun, read_attempts
     from loadframe.analyze.rates import RATES, THROUGHPUT
     from loadframe.analyze.scale.treatments import widest_interval
     from loadframe.record import Run
 
     rate = RATES.get(getattr(experiment.file, "objective", ""), THROUGHPUT)
     recorded: dict[str, RecordedRun] = {}
+    attempts = read_attempts(runs_path.parent)
     planned = design(with_repetitions(experiment, until.most)).runs
     stopping = StoppingRule(until.relative_interval, sum(run.block == 1 for run in planned))
     for blocks in range(experiment.repetitions, until.most):
@@ -392,7 +393,8 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
                 there = Run(folder) if folder.exists() else None
                 recorded[run.id] = RecordedRun(run.id, run.block, run.treatment, there)
         runs = [recorded[run.id] for run in so_far]
-        if stopping.ends(blocks, widest_interval(runs, experiment.measured, rate)):
+        earlier = [attempt for attempt in attempts if (attempt.block or 0) <= blocks]
+        if stopping.ends(blocks, widest_interval(runs, experiment.measured, rate, earlier)):
             return ()
         following = [run for run in planned if run.block == blocks + 1]
         if any(not (runs_path / run.id).exists() for run in following):

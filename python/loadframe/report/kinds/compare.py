@@ -20,7 +20,21 @@ from loadframe.report.kinds import Report
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, p_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers, spread
+from loadframe.report.plot import (
+    COLORS,
+    MUTED,
+    SYMBOLS,
+    Axis,
+    Figure,
+    Mark,
+    Panel,
+    Rule,
+    Trace,
+    bar_ends,
+    half_bars_text,
+    numbers,
+    spread,
+)
 from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import further
@@ -196,15 +210,13 @@ def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
                     means[_column(contrast)] = mean
                     survivors[_column(contrast)] = f" {compare_words.WITHOUT_FAILURES}" * of_survivors
         shift = _SPACING * (index - (len(labels) - 1) / 2) / len(labels)
-        ends = [(mean.low, mean.high) if mean.is_finite else (mean.value, mean.value) for mean in means.values()]
         traces.append(
             Trace(
                 [columns.index(column) + shift for column in means],
                 numbers([mean.value for mean in means.values()]),
                 label,
                 mark=Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)], 9),
-                low=numbers([low for low, _ in ends]),
-                high=numbers([high for _, high in ends]),
+                **bar_ends(list(means.values())),
                 texts=[
                     f"{label}\n{column or 'throughput'}: {measured_text(mean)} requests/s{survivors[column]}"
                     for column, mean in means.items()
@@ -217,7 +229,8 @@ def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
         Axis("", range=(-0.5, len(columns) - 0.5), ticks=list(enumerate(columns)), grid=False),
         [Panel(replace(y, title=f"{y.title} (log scale)") if y.kind == "log" else y)],
         traces,
-        "Geometric means over runs with 95 % intervals. A mark without an interval has no bounds.",
+        "Geometric means over runs with 95 % intervals. A mark without an interval has no bounds."
+        f"{half_bars_text(mean for contrast in shown for mean in contrast.means)}",
     )
 
 

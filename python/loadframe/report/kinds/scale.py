@@ -40,6 +40,7 @@ from loadframe.report.tables import (
     models_table,
     runs_view,
     speedup_table,
+    speedup_texts,
     time_cells,
 )
 from loadframe.report.terminal_table import TerminalTable
@@ -310,8 +311,7 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
             format_count(treatment.clients) if treatment.clients else "",
             format_count(len(treatment.points)),
             measured_text(treatment.throughput, treatment.stretch),
-            measured_text(row.speedup, row.bounds),
-            percent_text(row.efficiency, row.bounds),
+            *speedup_texts(row),
             *(cell.lines for cell in time_cells(treatment)),
         )
         table.add(*(cell.replace(" [", "\n[", 1) for cell in cells))

@@ -33,7 +33,7 @@ from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Number, Sections, Table, p_cell, runs_view, share_cell
+from loadframe.report.tables import Cell, Number, Sections, Table, p_cell, ratio_cell, runs_view, share_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The number of drawn interactions, those with the largest shares.
@@ -126,7 +126,10 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
             )
             outcome = "significant" if response.claimed(fit.term) else "not significant"
             text = f"{label}\n{settings_words.effect_text(contrast)}"
-            effects.append(Effect(label, contrast.ratio, text, outcome))
+            # Where failures leave an end open, the ratio is that of the survivors, and only the other end is known.
+            is_open = contrast.low_open or contrast.high_open
+            ratio = replace(contrast.ratio, value=math.nan) if is_open else contrast.ratio
+            effects.append(Effect(label, ratio, text, outcome))
     omitted = len(effects) - _EFFECTS
     more = f" {counted(omitted, 'smaller effect')} in the table only." if omitted > 0 else ""
     figure = forest(
@@ -161,9 +164,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                         tone="" if response.claimed(fit.term) else "muted",
                     ),
                     Cell(settings_words.level_text(result, contrast, levels) if contrast else ""),
-                    settings_words.ratio_cell(settings_words.effect_text(contrast), contrast.ratio)
-                    if contrast
-                    else Cell(""),
+                    ratio_cell(settings_words.effect_text(contrast), contrast.ratio) if contrast else Cell(""),
                     share_cell(fit.share, 1) if first else Cell(""),
                     p_cell(p) if first else Cell(""),
                     *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
@@ -202,7 +203,7 @@ def ranking_table(result: SettingsAt) -> Table:
                 Cell("–")
                 if mean is None
                 else Cell(quantity(mean, result.objective), number=compare_words.number(mean, result.objective)),
-                settings_words.ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone),
+                ratio_cell(settings_words.standing_text(result, standing), standing.ratio, tone=tone),
                 Cell(f"{standing.measured:.3g}", number=Number(standing.measured)),
                 Cell(
                     settings_words.better_text(standing.better),

@@ -6,10 +6,12 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+
+from loadframe.analyze.estimate import Estimate
 
 #: Okabe and Ito, "Color Universal Design" (2008), without yellow, which prints badly. Combine with a symbol or dash.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -207,6 +209,32 @@ def spread(axis: Axis, values: Iterable[float | None]) -> Axis:
 def numbers(values: npt.ArrayLike) -> list[float | None]:
     """Round values to six significant digits; values that are not finite become gaps (None)."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
+
+
+class BarEnds(TypedDict):
+    """Ends of the error bars of a trace."""
+
+    low: list[float | None]
+    high: list[float | None]
+
+
+def bar_ends(estimates: Sequence[Estimate], factor: float = 1.0) -> BarEnds:
+    """Return the ends of error bars, times `factor`, rounded by `numbers`; at an unknown end the bar ends at the value.
+
+    An infinite end is unknown, and a low end of 0 or less beside an infinite high end.
+    """
+    lows = [one.low if one.is_finite or one.low > 0 else one.value for one in estimates]
+    highs = [one.high if math.isfinite(one.high) else one.value for one in estimates]
+    return {
+        "low": numbers([factor * low for low in lows]),
+        "high": numbers([factor * high for high in highs]),
+    }
+
+
+def half_bars_text(estimates: Iterable[Estimate]) -> str:
+    """Return a sentence on bars with one unknown end, with a space before it; empty if no estimate has such a bar."""
+    some = any(math.isinf(one.high) and one.low > 0 for one in estimates)
+    return " A bar on one side of a mark: its other end is unknown." if some else ""
 
 
 #: Margin of an axis beyond its values: as a share of its length, and in decades.

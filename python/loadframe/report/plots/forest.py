@@ -25,6 +25,8 @@ _WIDE = 4.0
 _BEYOND = 10.0
 #: Symbols of arrows, and their distance from the edge as a share of the axis.
 _LEFT, _RIGHT, _INSIDE = "triangle-left", "triangle-right", 0.01
+#: Half of the height of the line across a known end without a mark, in rows.
+_CAP = 0.15
 #: Characters that a line of a label holds on a narrow screen, and pixels of a line.
 _LETTERS, _LINE = 14, 14
 
@@ -48,16 +50,16 @@ def forest(
     logarithmic: bool = False,
     marks: Mapping[str, Mark] | None = None,
 ) -> Figure | None:
-    """Draw effects as marks with intervals, and a line at 1, or return None without a positive ratio.
+    """Draw effects as marks with intervals, and a line at 1, or return None without a positive ratio or known end.
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
-    the plot's identifier, `title` the title of the axis. A ratio that is not a number has a line without a mark, or is
-    left out without an interval. Other ratios that are not positive and finite are left out.
+    the plot's identifier, `title` the title of the axis. A ratio that is not a number has a line from its known end
+    without a mark, or is left out without an interval. Other ratios that are not positive and finite are left out.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf or _is_unknown(effect)]
-    values = [1.0, *(effect.ratio.value for effect in shown if not math.isnan(effect.ratio.value))]
+    values = [1.0, *(at for effect in shown if not math.isnan(at := _start(effect)))]
     if len(values) == 1:
         return None
     least, most = min(values) / _BEYOND, max(values) * _BEYOND
@@ -103,23 +105,33 @@ def _is_unknown(effect: Effect) -> bool:
     return math.isnan(effect.ratio.value) and effect.ratio.low < effect.ratio.high
 
 
+def _start(effect: Effect) -> float:
+    """Return where the parts of an interval meet: at the ratio, or without one at a known end; else not a number."""
+    if not math.isnan(effect.ratio.value):
+        return effect.ratio.value
+    return next((end for end in (effect.ratio.low, effect.ratio.high) if 0 < end < math.inf), math.nan)
+
+
 def _intervals(
     rows: Sequence[tuple[float, Effect]], limits: tuple[float, float], color: str, outcome: str, *, logarithmic: bool
 ) -> Iterator[Trace]:
-    """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis.
+    """Yield the intervals of an outcome: known parts, parts to unknown ends, known ends, arrows at the axis' edges.
 
     `rows` are the y and effect of each row, and `limits` the ends of the axis, which is `logarithmic` or linear. A low
     end of 0 or less and an infinite high end are unknown. `color` is the color of arrows.
     """
     known: list[tuple[float, float, float]] = []
     unknown: list[tuple[float, float, float]] = []
+    caps: list[tuple[float, float]] = []
     arrows: dict[tuple[str, bool], list[tuple[float, Effect]]] = {}
     for y, effect in rows:
-        value, low, high = effect.ratio.value, effect.ratio.low, effect.ratio.high
-        if math.isnan(value):
-            value = 1.0
+        value, low, high = _start(effect), effect.ratio.low, effect.ratio.high
         if not low < high:
             continue
+        if math.isnan(value):
+            value = 1.0
+        elif math.isnan(effect.ratio.value):
+            caps.append((y, value))
         for left, end, edge in ((True, low, limits[0]), (False, high, limits[1])):
             is_unknown = end <= 0 if left else math.isinf(end)
             beyond = end < edge if left else end > edge
@@ -135,6 +147,10 @@ def _intervals(
             xs = [x for _, *pair in parts for x in (*sorted(pair), None)]
             ys = [at for y, *_ in parts for at in (y, y, None)]
             yield Trace(xs, ys, line=line, group=outcome, legend=False, hover=False)
+    if caps:
+        xs = [x for _, at in caps for x in (at, at, None)]
+        ys = [end for y, _ in caps for end in (y - _CAP, y + _CAP, None)]
+        yield Trace(xs, ys, line=LineStyle(INK, 1.5), group=outcome, legend=False, hover=False)
     for (symbol, is_unknown), ended in arrows.items():
         inside = _INSIDE if symbol == _LEFT else 1 - _INSIDE
         low, high = limits

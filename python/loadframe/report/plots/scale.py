@@ -26,6 +26,8 @@ from loadframe.report.plot import (
     Panel,
     Rule,
     Trace,
+    bar_ends,
+    half_bars_text,
     level_ticks,
     logarithmic,
     numbers,
@@ -96,19 +98,20 @@ def _figure(curve: CurveOver, name: str) -> Figure:
     if y.kind == "log":
         y = replace(y, title=f"{y_title} (log scale)")
     offered = " Open loop: throughput equals the offered rate." if curve.opened else ""
+    shown = [value for line in curve.lines for point in line.points if (value := _plotted_value(curve, point))]
     return Figure(
         name,
         x,
         [Panel(y)],
         traces,
         f"{curve.phase} over {_name(curve.factor)}: each mark is a mean over runs, with its 95 % interval if runs were"
-        f" repeated. Lines connect the levels of one treatment.{offered}",
+        f" repeated. Lines connect the levels of one treatment.{offered}{half_bars_text(shown)}",
         height=440,
     )
 
 
 def _traces(curve: CurveOver) -> Iterator[Trace]:
-    """Yield a line with error bars (95 % intervals, if finite) for each treatment of the other factors.
+    """Yield a line with error bars (known ends of 95 % intervals) for each treatment of the other factors.
 
     Its y are throughputs, 1/s, or for an open loop p50 in ms. Points without that figure are left out.
     """
@@ -116,15 +119,13 @@ def _traces(curve: CurveOver) -> Iterator[Trace]:
     for index, line in enumerate(curve.lines):
         known = [(point, estimate) for point in line.points if (estimate := _plotted_value(curve, point)) is not None]
         color = COLORS[index % len(COLORS)]
-        bounds = [(one.low, one.high) if one.is_finite else (one.value, one.value) for _, one in known]
         yield Trace(
             [point.at for point, _ in known],
             numbers([factor * one.value for _, one in known]),
             treatment_text(line.others) or curve.phase,
             LineStyle(color, 1.4),
             Mark(color, SYMBOLS[index % len(SYMBOLS)]),
-            low=numbers([factor * low for low, _ in bounds]),
-            high=numbers([factor * high for _, high in bounds]),
+            **bar_ends([one for _, one in known], factor),
             texts=[_hover_text(curve, line, point) for point, _ in known],
         )
 
@@ -176,8 +177,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 label,
                 LineStyle(color, 1.4),
                 Mark(color, SYMBOLS[index % len(SYMBOLS)]),
-                low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
-                high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
+                **bar_ends(rates),
             )
         )
         rows += [
@@ -197,7 +197,8 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
         _size_axis(over, [at for trace in traces for at in trace.x]),
         [Panel(replace(y, title=f"{unit} (log scale)") if y.kind == "log" else y)],
         traces,
-        f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
+        f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits."
+        f"{half_bars_text(at.throughput for of_level in curves for at in of_level.treatments)}",
         title=f"{curves[0].phase} side by side",
     )
     columns = ("level", "nodes", "clients", unit, "p50", "p99")
@@ -241,7 +242,8 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
         ],
         "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound. Diamonds:"
         " quoted throughput with its interval, corrected for the selection of the best. "
-        f"{_how_to_read(curve.fit)} Dotted line: linear growth from {format_nodes(first.nodes or 1)}.",
+        f"{_how_to_read(curve.fit)} Dotted line: linear growth from {format_nodes(first.nodes or 1)}."
+        f"{half_bars_text(treatment.throughput for treatment in curves.sized)}",
         bands,
     )
 
@@ -390,7 +392,7 @@ def _runs(
 
 
 def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
-    """Return a trace of the quoted throughputs against nodes, with their intervals if finite.
+    """Return a trace of the quoted throughputs against nodes, with the known ends of their intervals.
 
     `unit` is that of throughputs.
     """
@@ -400,8 +402,7 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
         numbers([rate.value for rate in rates]),
         "quoted, with 95 % interval",
         mark=Mark(INK, "diamond", 11, hollow=True, opacity=0),
-        low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
-        high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
+        **bar_ends(rates),
         texts=[
             f"quoted\n{format_nodes(treatment.nodes or 0)}: {rate_text(treatment.throughput.value, unit)}"
             for treatment in best
