@@ -116,7 +116,7 @@ def _anything(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _hollow(name: str) -> ModuleType:
-    """Return the module of this name in `sys.modules`; if there is none, add a stub module."""
+    """Return the module `name` of `sys.modules`; if there is none, add a stub module (not its parents)."""
     if name not in sys.modules:
         module = _Hollow(name)
         module.__path__ = []
