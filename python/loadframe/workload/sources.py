@@ -345,9 +345,10 @@ class Feed:
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a source, in the format of plans, with these overrides.
 
-        An origin replaces the source's own and removes its `replay`, `idle` and `wait`; one of another kind also sets
-        the default of `spill`. Without a port, the source loses `acknowledge`. BadInput for acknowledgement or a wait
-        without a port, a wait with port 0, and a spill of files or generated events.
+        An origin replaces the source's own, except the certificate of a port, and removes its `replay`, `idle` and
+        `wait`; one of another kind also sets the default of `spill`. Without a port, the source loses `acknowledge`.
+        BadInput for acknowledgement or a wait without a port, a wait with port 0, and a spill of files or generated
+        events.
         """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}

@@ -85,8 +85,9 @@ def _suffix(file: Path) -> str:
 def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeError) -> dict[str, Any]:
     """Return a column of a corpus for the plan: `{"name", "file", "single"?}`; `single` if each row is a single value.
 
-    Converts a file that the engine cannot map into `folder`, once per version of the file. `inside` is the data set or
-    column in the file. Raises `error(what, remedy)` if it cannot be read or does not hold vectors.
+    Decompresses a compressed file, and converts one that the engine cannot map, into `folder`, once per version of the
+    file. `inside` is the data set or column in the file. Raises `error(what, remedy)` if it cannot be read or does not
+    hold vectors.
     """
     if file.suffix.lower() in _COMPRESSED:
         file = _unpacked(file, folder, error)
@@ -341,9 +342,9 @@ def check(
 
 
 def _files(of: str, variables: Mapping[str, Variable], corpora: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the `.ivecs` files from which the ids in the template `of` are drawn; empty if it uses no such column.
+    """Return the `.ivecs` files of the corpus columns from which the template `of` takes ids; empty if there are none.
 
-    `corpora` are in the format of plans.
+    Only placeholders of variables of kind `part` count. `corpora` are in the format of plans.
     """
     files = []
     for name in names(of):

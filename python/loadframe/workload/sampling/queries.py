@@ -116,10 +116,11 @@ _FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 
 
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
-    """Return the queries of a file, most frequent first, and its parts that were left out. BadInput without queries.
+    """Return the at most 100 most frequent distinct queries of a file, in that order, and its parts that were left out.
 
     `collection` is its name in the queries. Values are replaced by the pseudonyms of `profile`. Left out are lines
-    without a query, queries of other stores than the most frequent one, and the rarest queries.
+    without a query, queries of other families than the one with the most distinct queries, and less frequent queries.
+    BadInput without queries.
     """
     text = text_of(path, _LARGEST_LOG)
     counts: Counter[str] = Counter()
@@ -152,7 +153,7 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
 def _requests(text: str) -> Iterator[tuple[str, Any]]:
     """Yield family and request of each query of a file; the request is None for a line that is not a query.
 
-    The family may then be empty.
+    The family is then empty, or that of the line. The request is not anonymised.
     """
     try:
         whole = parsed(text)
@@ -261,7 +262,7 @@ class _Values:
         self._fields = set(profile.paths)
 
     def is_field(self, text: str) -> bool:
-        """Return whether a text is the path of a field, perhaps with a subfield or a weight."""
+        """Return whether a text is the path of a field, perhaps with a leading `$`, a subfield or a weight (`^2`)."""
         path = text.partition("^")[0].removeprefix("$")
         return path in self._fields or self._is_subfield(path)
 
@@ -273,8 +274,8 @@ class _Values:
     def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
         """Return the pseudonym of a text; fields, dates, words of the language and values of kept fields stay.
 
-        `key` is the field or key above the text. With `is_data`, quantities are replaced, and sampled values even if
-        they are words of the language.
+        `key` is the field or key above the text. With `is_data`, quantities such as `5km` are replaced, and words of
+        the language that were sampled.
         """
         if key in self._profile.kept or self.is_field(text) or distributions.read(text) or text in _ORDERS:
             return text
@@ -284,7 +285,7 @@ class _Values:
         return self._profile.pseudonyms.known(text)
 
     def number(self, number: float) -> float:
-        """Return a number; with 7 digits or more, a whole one becomes its pseudonym, others get 4 significant ones."""
+        """Return a number of up to 6 digits unchanged; else the pseudonym of a whole one, 4 digits of others."""
         if digits(number) < LONG_NUMBER:
             return number
         if isinstance(number, int):

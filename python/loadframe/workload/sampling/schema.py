@@ -161,9 +161,10 @@ def _object(field: Field) -> Object | None:
 
 
 def inferred(profile: Profile) -> Definitions:
-    """Return the definitions of a collection for profiled documents, by family.
+    """Return the definitions of a collection for profiled documents, by family: elasticsearch, cassandra, postgresql.
 
-    Cassandra is omitted without a key, and Cassandra and PostgreSQL if names of fields are data.
+    Without a key (see `key_of`), Cassandra is omitted. If names of top-level fields are data, Cassandra and PostgreSQL
+    are.
     """
     fields = profile.root.fields
     definitions: Definitions = {
@@ -206,7 +207,10 @@ def _only(field: Field) -> Any:
 
 
 def _mapped(field: Field) -> dict[str, Any]:
-    """Return the mapping of a field for the search family; `keyword` for mixed kinds."""
+    """Return the mapping of a field for the search family; an array has that of its elements.
+
+    It is `keyword` for mixed kinds and for arrays without elements.
+    """
     kind = _only(field)
     scalar = {"whole": "long", "number": "double", "boolean": "boolean"}.get(_scalar(kind), "keyword")
     mapping: dict[str, Any] = {"type": scalar}
@@ -249,9 +253,9 @@ _POSTGRESQL = {"whole": "bigint", "number": "double precision", "boolean": "bool
 
 
 def _column(field: Field, types: Mapping[str, str]) -> str:
-    """Return the type of a field's column; `types` maps scalar kinds to the types of Cassandra or PostgreSQL.
+    """Return the type of a field's column; `types` is `_CQL` or `_POSTGRESQL`, types by the result of `_scalar`.
 
-    The kind is empty for arrays, objects and mixed values.
+    Dates are dates or timestamps if the store reads their format, else texts.
     """
     kind = _only(field)
     if isinstance(kind, Dates) and kind.format.pattern != "%H:%M:%S":
@@ -395,6 +399,7 @@ def _text(rng: random.Random) -> Maker:
     words = [_word(rng) for _ in range(_WORDS)]
 
     def make(rng: random.Random) -> str:
+        """Return a text of 5 to 40 words; the first words of the vocabulary are the most frequent."""
         places = (min(int(rng.paretovariate(0.7)) - 1, _WORDS - 1) for _ in range(rng.randint(5, 40)))
         return " ".join(words[place] for place in places)
 
@@ -407,7 +412,7 @@ def _word(rng: random.Random) -> str:
 
 
 def _date(format_: str) -> Maker:
-    """Return the generator of dates in 2024 in a date format of the search family; numbers for `epoch_...`.
+    """Return the generator of dates in 2024 (UTC) in a date format of the search family; numbers for `epoch_...`.
 
     An unknown or empty format gives ISO 8601.
     """
@@ -417,6 +422,7 @@ def _date(format_: str) -> Maker:
     epoch = {"epoch_millis": 1000, "epoch_second": 1}.get(format_)
 
     def make(rng: random.Random) -> Any:
+        """Return a random date as a text in the format, or as a number for `epoch_...`."""
         instant = _BEGIN + timedelta(seconds=rng.randrange(_SECONDS))
         return instant.strftime(pattern) if epoch is None else int(instant.timestamp()) * epoch
 
