@@ -304,7 +304,9 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeErro
                     suffix, components = ".fvecs", matrix.astype("<f4")
                 elif matrix.dtype == "u1":
                     suffix, components = ".bvecs", matrix
-                elif matrix.dtype.kind in "iu" and (not matrix.size or abs(matrix.astype("i8")).max() < 2**31):
+                elif matrix.dtype.kind in "iu" and (
+                    not matrix.size or -(2**31) <= int(matrix.min()) <= int(matrix.max()) < 2**31
+                ):
                     suffix, components = ".ivecs", matrix.astype("<i4")
                 else:
                     raise error(f"{what} does not hold numbers or vectors", "name another part of the file")

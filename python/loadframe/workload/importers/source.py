@@ -6,9 +6,7 @@ The path of the key `size` in the third entry of the list under `operations` is 
 import json
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +55,7 @@ def json_of(text: str, where: str, place: Callable[[int], str] | None = None) ->
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         _check(data)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
+        line = text.split("\n")[error.lineno - 1 : error.lineno]
         near = short_json(line[0][max(0, error.colno - 20) : error.colno + 20])
         at = f"{where}:{error.lineno}:{error.colno}" if place is None else place(error.pos)
         what = f"invalid JSON{'' if place is None else ' after rendering'}: {error.msg}, near {near}"
@@ -264,12 +262,6 @@ def key_offsets(text: str) -> dict[str, int]:
             outer, entry = around[-1]
             around[-1] = (outer, None if entry is None else entry + 1)
     return places
-
-
-def lines(text: str) -> dict[str, int]:
-    """Return the line number, from 1, of each object and key of a JSON text, by path as in `key_offsets`."""
-    begins = list(accumulate((len(line) for line in text.splitlines(keepends=True)), initial=0))
-    return {path: bisect_right(begins, offset) for path, offset in key_offsets(text).items()}
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:

@@ -316,6 +316,7 @@ class _DistinctValues:
     """Values of a field that do not repeat."""
 
     def __init__(self, field: "Field") -> None:
+        """Begin without used values; `field` draws further ones."""
         self._field = field
         self._used: set[Any] = set()
         self._largest: float = -math.inf  #: number among the used values

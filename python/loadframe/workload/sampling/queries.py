@@ -258,6 +258,7 @@ class _Values:
     """Replaces values of queries by the pseudonyms of the sampled values."""
 
     def __init__(self, profile: Profile) -> None:
+        """Take the pseudonyms, and the paths of all and of kept fields, from `profile`."""
         self._profile = profile
         self._fields = set(profile.paths)
 

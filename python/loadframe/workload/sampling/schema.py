@@ -351,6 +351,8 @@ def _synthetic_column(kind: str, rng: random.Random) -> Maker:
 
     `rng` draws the column's vocabulary now.
     """
+    if frozen := re.fullmatch(r"frozen<(.*)>", kind):
+        return _synthetic_column(frozen[1], rng)
     array = re.fullmatch(r"(?:list|set)<(.*)>|(.*)\[\]", kind)
     if array:
         inner = _synthetic_column(array[1] or array[2], rng)

@@ -144,6 +144,7 @@ class _Registry:
     """The registry passed to the track's `register(registry)`."""
 
     def __init__(self) -> None:
+        """Begin without registrations; `meta_data` are Rally's facts that a track's code may read."""
         self.meta_data = {"rally_version": None, "benchmark_version": None, "async_runner": True}
         self.param_source: dict[str, Any] = {}
         self.runner: dict[str, Any] = {}
@@ -197,6 +198,7 @@ class _WrapErrors:
     """Context manager that converts exceptions of a track's code, except MemoryError, to BadInput with the line."""
 
     def __init__(self, file: Path, folder: Path) -> None:
+        """`file` is the track's code, the place of errors without a frame in `folder`, the track's resolved folder."""
         self.file = file
         self.folder = folder
 

@@ -311,6 +311,7 @@ class _Source:
     """A vector data set: the text of its column, and the number of vectors if known."""
 
     def __init__(self, text: str, count: int | None) -> None:
+        """`text` is the source of a column, as in `vectors.vector_source`; `count` is None if unknown."""
         self.text = text
         self.count = count
 

@@ -20,6 +20,7 @@ class ParamSource:
     infinite = True
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Keep the track, also as `workload`, the operation's parameters, and further arguments."""
         self.track = track
         self.workload = track
         self._params = params
@@ -42,6 +43,7 @@ class SearchParamSource(ParamSource):
     """Base class of sources of searches, with parameters in `query_params`."""
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Copy the operation's parameters to `query_params`."""
         super().__init__(track, params, **kwargs)
         self.query_params = dict(params)
 
@@ -56,6 +58,7 @@ class _TemplateSource(ParamSource):
     kind = ""
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Take the track's templates of the class's `kind`: the one under `template` of the operation, or all."""
         super().__init__(track, params, **kwargs)
         wanted = params.get("template")
         definitions = [(template.name, template.content) for template in getattr(track, self.kind)]
