@@ -205,8 +205,8 @@ class Source(Model):
     def _listens_or_generates(cls, data: Any) -> Any:
         """Return the data with only `listen` or only `generate`, if both are given; return other data unchanged.
 
-        A non-empty address selects `listen`. An empty one selects `generate` and removes `idle`, `wait` and
-        `acknowledge`.
+        An address other than the empty text selects `listen`. An empty one selects `generate` and removes `idle`,
+        `wait` and `acknowledge`.
         """
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
@@ -255,9 +255,10 @@ class Source(Model):
 
 
 def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the source for the plan: its origin, events, batches, queue and end. Refuses unreadable files.
+    """Return the source for the plan: its origin, `replay`, events, batches, queue (bytes) and end (s).
 
-    Relative paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file.
+    Relative paths are resolved against `folder`. Refuses a file that is unusable (see `require_readable`) with
+    `error(what, remedy)`.
     """
     return {
         **_way(source, folder, error),

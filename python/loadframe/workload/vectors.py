@@ -108,9 +108,9 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
 
 
 def rows(file: Path) -> int | None:
-    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file, or None for other formats and missing files.
+    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file, by its size and first vector.
 
-    None also if the first vector has no dimension.
+    None for other formats, missing files, and a first vector without a dimension.
     """
     size = COMPONENT.get(file.suffix.lower())
     if size is None or not file.is_file():
@@ -147,7 +147,7 @@ def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def first_padded_row(file: Path, most: int) -> int | None:
-    """Return the number of the first row, from 0, that has a negative number among its first `most` numbers, or None.
+    """Return the number of the first row, from 0, with a negative number among its first `most` ones; None without one.
 
     `file` is an `.ivecs` file with rows of equal length. Lists of fewer neighbours are padded with -1.
     """
@@ -289,7 +289,7 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeErro
     """Write rows to `stem` plus the extension of the fitting mapped format: floats, bytes or 32-bit integers.
 
     Returns the extension as `suffix`, and as `single` whether each row is a single value. Raises `error(what, remedy)`
-    for other types and without rows; then no file is left. `what` names the source in errors.
+    for other types, integers beyond 32 bits, and without rows; then no file is left. `what` names the source in errors.
     """
     import numpy as np
 

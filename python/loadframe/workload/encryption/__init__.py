@@ -79,8 +79,8 @@ class Searches:
     def query(self, query: Any) -> dict[str, Any]:
         """Return a query with encrypted values; adds the variables that encrypt them.
 
-        Queries without values stay as they are. NotEncryptable for a query other than bool, constant_score, term, terms
-        and range, and for several fields in one.
+        match_all, match_none, exists and ids stay as they are. NotEncryptable for a query other than these, bool,
+        constant_score, term, terms and range, and for several fields in one.
         """
         if not isinstance(query, Mapping) or len(query) != 1:
             raise NotEncryptable("a query must be a mapping with one key")
@@ -105,7 +105,10 @@ class Searches:
         return {kind: {name: known[kind](self._field(name), value), **boost}}
 
     def check_aggregations(self, aggregations: Mapping[str, Any]) -> None:
-        """Refuse aggregations that need more than equality or order of values, with NotEncryptable."""
+        """Refuse aggregations, also inner ones, other than terms, cardinality, value_count, missing, min and max.
+
+        min and max need a field that keeps its order. NotEncryptable for others and for unsupported keys.
+        """
         for aggregation in aggregations.values():
             for kind, inner in aggregation.items():
                 if kind in ("aggs", "aggregations"):

@@ -62,7 +62,7 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
 def plain(value: Any) -> Any:
     """Return a value of a store or file as JSON: dates as ISO text, decimals as numbers, bytes as base64.
 
-    NaN and infinity become None, and values of unknown types text.
+    Sets become lists, NaN and infinity None, keys texts, and values of unknown types `str(value)`.
     """
     result: Any = str(value) if value is not None else None
     match value:

@@ -146,7 +146,7 @@ class Growth:
     """
 
     def __init__(self, counts: Mapping[Any, int], local_values: frozenset[Any]) -> None:
-        """`counts` are the occurrences of all values, `local_values` the values in one run of documents only."""
+        """`counts` are the occurrences of all sampled values, `local_values` those of them that `local` returns."""
         self.local = local_values
         self._distinct = len(counts)
         self._seen: set[Any] = set()

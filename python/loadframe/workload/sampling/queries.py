@@ -214,7 +214,7 @@ _MONGO_TYPES = {"filter": dict, "sort": dict, "projection": dict, "pipeline": li
 
 
 def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the family and each SELECT statement of an SQL file or a PostgreSQL log, or None for another statement."""
+    """Yield `postgresql` and each SELECT or WITH statement of an SQL file or a PostgreSQL log, None for others."""
     lines = [line for line in text.splitlines() if line.strip()]
     if re.search(r"^.*\bLOG:.*$", text, re.MULTILINE):
         # A statement goes on in lines that begin with a tab.
@@ -228,9 +228,10 @@ def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _statements(text: str) -> Iterator[str | None]:
-    """Yield the statements of a text without comments, or None for each unclear one and each other than a query.
+    """Yield the SELECT and WITH statements of a text without comments, or None for each other or unclear one.
 
-    Yields an empty text for white space alone.
+    Unclear are statements with `$` (parameters), an unclosed quote, or a backslash before a quote. Yields an empty text
+    for white space alone.
     """
     tokens: list[str] = []
     is_clear = True
@@ -332,7 +333,7 @@ class _Values:
         return self._profile.pseudonyms.known(name)
 
     def name(self, name: str, collection: str) -> str:
-        """Return `name`, which a statement quotes, or its pseudonym if it is data: some servers quote texts like names.
+        """Return `name`, which a statement quotes, or its pseudonym if it was sampled or looks like an identifier.
 
         Fields and the collection stay. The result has no quotes.
         """
@@ -392,9 +393,10 @@ def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
 
 
 def _number(token: str, values: _Values) -> str:
-    """Return the replacement of a number of a statement; a short number stays as it is written.
+    """Return the replacement of a number token of a statement, as text; a short number stays as it is written.
 
-    A token that is not a number, or has thousands of digits, is replaced as a text.
+    A token that is not a number, or has thousands of digits, is replaced as a text. `_` is ignored; 0x, 0o and 0b are
+    read.
     """
     bare = token.replace("_", "").lower()
     bases = {"0x": 16, "0o": 8, "0b": 2}

@@ -72,8 +72,9 @@ Definitions = dict[str, dict[str, Any]]
 def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
     """Return a live collection's definition without values of the user, and descriptions of the omitted parts.
 
-    `profile` tells which names of fields are data; None if nothing was sampled. Omitted without a description: indexes
-    of MongoDB, and settings and mapping parameters that are not on a list, except analyzers.
+    `profile` tells which names of fields are data; None if nothing was sampled. Omitted without a description: MongoDB
+    indexes of fields whose names look like data, and settings and mapping parameters that are not on a list, except
+    analyzers.
     """
     left_out: list[str] = []
     if family == "elasticsearch":
@@ -151,7 +152,7 @@ def _safe_mapping(
 
 
 def _object(field: Field) -> Object | None:
-    """Return the distribution of a field's objects, also inside arrays, or None without objects."""
+    """Return the distribution of a field's objects, or of objects in its arrays; None without objects."""
     for kind in field.kinds.values():
         if isinstance(kind, Object):
             return kind
@@ -347,9 +348,9 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
 
 
 def _synthetic_column(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of values of a CQL or SQL column type: lists have up to 3 values, and maps are empty.
+    """Return the generator of values of a CQL or SQL column type: lists have up to 3 values, maps and JSON are empty.
 
-    `rng` draws the column's vocabulary now.
+    `rng` draws the column's vocabulary now. Unknown types get keywords.
     """
     if frozen := re.fullmatch(r"frozen<(.*)>", kind):
         return _synthetic_column(frozen[1], rng)
@@ -376,9 +377,10 @@ def _synthetic_column(kind: str, rng: random.Random) -> Maker:
 
 
 def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of values of a scalar kind; for unknown kinds, of keywords by a power law.
+    """Return the generator of values of a scalar kind, such as `bigint`, `double` or `ip`.
 
-    `rng` draws the vocabulary now; the generator's own argument draws the values.
+    Unknown kinds get keywords, a few of which are frequent. `rng` draws the vocabulary now; the generator's own
+    argument draws the values.
     """
     bits = _WHOLE.get(kind)
     words = [_word(rng) for _ in range(_KEYWORDS)]

@@ -203,7 +203,10 @@ class Track:
             self.remarks.append(words)
 
     def read(self) -> None:
-        """Convert indices, templates, data streams and corpora; report invalid ones as not imported."""
+        """Convert indices, templates, data streams and corpora of the track; report invalid ones as not imported.
+
+        Call it before the other methods; only `collections`, `corpora`, `templates`, `sets` and parameters are filled.
+        """
         readers: tuple[tuple[str, str, Callable[[ImportedObject], None]], ...] = (
             ("indices", "index", self._index),
             *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
