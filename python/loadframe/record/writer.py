@@ -215,7 +215,7 @@ class RunWriter:
             self._subscribers += (subscriber,)
 
     def draft(self, manifest: Mapping[str, Any]) -> None:
-        """Write a preliminary manifest, so that the run can be recovered if its process dies.
+        """Write a preliminary manifest.json for recovery if this process dies; `finish` overwrites it.
 
         Secrets are masked. LoadframeError if writing fails.
         """

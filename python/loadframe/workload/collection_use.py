@@ -261,7 +261,7 @@ def only_reads(form: Mapping[str, Any]) -> bool:
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the statements of a CQL, SQL or SQL++ request and of its transaction."""
+    """Yield the statements of a `cql`, `sql` or `query` form and of its transaction, in order; none for other forms."""
     for kind in ("cql", "sql", "query"):
         for entry in (form.get(kind, {}), *(form.get(kind, {}).get("transaction") or ())):
             for key in ("statement", "query"):

@@ -416,7 +416,7 @@ def _check_captures(
 
 
 def _loops(file: WorkloadFile, operation: str) -> set[str]:
-    """Return the loop variables that an operation uses, directly or through other variables."""
+    """Return the `loop` variables that an operation uses in any of its forms, directly or through other variables."""
     forms = every_form(file.operations[operation]).values()
     drawn = closure(set(names([form.dump() for form in forms])), file.variables)
     return {name for name in drawn if file.variables[name].loop is not None}

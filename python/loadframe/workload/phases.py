@@ -140,7 +140,10 @@ class Load(Model):
 
     @property
     def per_arrival(self) -> int:
-        """The number of requests that each arrival of an open loop sends: its group, or the steps of its journey."""
+        """The number of requests that each arrival of an open loop sends: its group, or the steps of its journey.
+
+        Open loops have no branching journeys.
+        """
         return max(self.group, len(self.journey or ()))
 
     @property

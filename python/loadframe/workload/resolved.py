@@ -76,7 +76,7 @@ class ResolvedPhase:
 
     @property
     def longest_warmup(self) -> float:
-        """The longest time before the measured window, in seconds, including the wait for an empty queue."""
+        """The longest time before the measured window, s: the warm-up plus the wait for an empty queue."""
         return self.warmup + (self.wait_for_queue or 0.0)
 
     @property

@@ -140,7 +140,10 @@ class Events(Model):
         return {"type": pointer(self.type), **text, **plan_steps(self.transform), "kinds": kinds}
 
     def contradictions(self) -> Iterator[tuple[Place, str, str]]:
-        """Yield the place, the problem and the remedy of steps that cannot work, and of fields that steps remove."""
+        """Yield the place, the problem and the remedy of steps that cannot work, and of read fields that steps remove.
+
+        Places are relative to `events`. Read fields are `type`, and `id` and `time` of each kind.
+        """
         known = Known()
         yield from _within(("transform",), known.contradictions(self.transform))
         if known.gone(self.type):

@@ -116,8 +116,9 @@ class Object:
     def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
         """Return a random object with fields like those of a run's objects (`values`), and entries under random keys.
 
-        Fields follow objects at different distances from `place` if the run has enough, so that no object has the
-        combined values of a sampled one. Fewer than 10 objects are replaced by a random run of all objects.
+        Each field follows the object at a random distance from `place`, the same in the run; distances differ if there
+        are as many objects as fields, so that no object has the combined values of a sampled one. Fewer than 10 objects
+        are replaced by a random run of all objects.
         """
         if len(values) < _RUN // 2:
             values = run.once(("objects", id(self)), lambda: run.rng.choice(self._runs))

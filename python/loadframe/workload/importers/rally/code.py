@@ -385,7 +385,10 @@ def _awaited(given: Any) -> dict[str, Any]:
 
 
 def _facts(track: Mapping[str, Any], folder: Path) -> Any:
-    """Return the track as an object with Rally's attribute names, for the track's own code; missing lists are empty."""
+    """Return the rendered track as an object with Rally's attribute names, for the track's own code.
+
+    Missing lists are empty. The selected challenge is the default one, or the first.
+    """
 
     def named(key: str, **renamed: str) -> list[Any]:
         """Return the objects in a list of the track; `renamed` maps keys, with underscores, to new names."""

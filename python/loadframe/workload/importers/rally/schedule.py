@@ -237,9 +237,9 @@ class Schedule:
             self.track.leave_out(f"throttled tasks {names}: {what}; to keep {lost}, {instead}, but {loss}")
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
-        """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
+        """Return the load model of a task as keys of a stream: `clients`, or `rate` and `arrivals`; ramps as stages.
 
-        `name` is the task's, for reports. In test mode, there is no rate and no ramp.
+        `name` is the task's, for reports. In test mode, there is no rate and no ramp; a single client has no ramp.
         """
         rate = self._rate(part, name, form)
         ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
@@ -384,7 +384,10 @@ class Schedule:
         return self.track.corpora[task.form["bulk"]["corpus"]].get("documents", ALL) if task.reads else 0
 
     def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
-        """Return the key `warmup` of a phase for parallel tasks, the longest one; empty for 0 s. Report differences."""
+        """Return `{"warmup": DURATION}` for a phase of these tasks, the longest one; empty for 0 s.
+
+        Reports warm-ups that differ.
+        """
         longest = max(task.warmup for task in tasks)
         if len({task.warmup for task in tasks}) > 1:
             names = ", ".join(task.name for task in tasks)

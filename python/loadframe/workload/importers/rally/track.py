@@ -56,7 +56,7 @@ def _fits(name: str, body: Mapping[str, Any]) -> bool:
 def _merged(definitions: list[Any]) -> dict[str, Any]:
     """Return a recursive merge of the settings, mappings and aliases of several definitions; the last has precedence.
 
-    Definitions and parts that are not mappings are ignored.
+    Lists are replaced. Definitions and parts that are not mappings are ignored.
     """
     made: dict[str, Any] = {}
     for definition in definitions:
