@@ -40,8 +40,8 @@ class Operations:
     def forms(self, part: ImportedObject, name: str) -> list[Form]:
         """Return the forms of an operation in the order of their requests; empty if unsupported. Reports omissions.
 
-        `part` must have its parameters, as `name` is only the operation's name in the track, or its type if it has
-        none. Applies `request-timeout` and `retry-until-success`. BadInput for invalid values.
+        `part` is the operation with its parameters; `name` is its name in the track, or its type if it has none.
+        Applies `request-timeout` and `retry-until-success`. BadInput for invalid values.
         """
         part.read_keys.update(_NO_MATTER)
         if self.leave_out_unknown(part, name):

@@ -128,8 +128,8 @@ class Sources:
         """Return the values of one place in all requests as one value: constant, or with placeholders of variables.
 
         `values` has one entry per request. Objects with equal keys and lists of equal length are compared part by part.
-        Adds a variable, named after `name`, for each place that differs. It lists the values; with `rows`, they become
-        a column, and `_keep` must define the variable afterwards.
+        Adds a variable, named after `name`, for each place that differs. It lists the values; with `rows`, it stands
+        for a new column of them until `_keep` defines it.
         """
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
