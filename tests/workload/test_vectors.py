@@ -5,6 +5,8 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loadframe.base.errors import BadInput
@@ -66,6 +68,13 @@ def test_a_packed_hdf5_file_is_read_by_its_data_sets(tmp_path):
         column = vectors.column("v", tmp_path / source.file, inside, tmp_path / "cache", refused)
         assert np.array_equal(read(column), rows)
     assert len(list((tmp_path / "cache").glob("*.hdf5"))) == 1
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, 2**63, 2**31])
+def test_ids_beyond_32_bits_are_refused(tmp_path, number):
+    pq.write_table(pa.table({"n": pa.array([[1, number]], pa.list_(pa.uint64()))}), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match="does not hold numbers or vectors"):
+        vectors.column("v", tmp_path / "a.parquet", "n", tmp_path / "cache", refused)
 
 
 @pytest.mark.parametrize(

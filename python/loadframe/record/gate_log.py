@@ -53,10 +53,10 @@ class GateRecord:
         return frozenset(map(without_threshold, self.criteria))
 
     def replaces(self, earlier: "GateRecord") -> bool:
-        """Return whether this gate of the same commit checks all that an earlier one checked, with any thresholds.
+        """Return whether both gates have the same commit, and this one checks all criteria of `earlier`.
 
-        It must also watch the earlier one's operations: without `--watch`, their checks are much less sensitive. Gates
-        without criteria, whose checks are unknown, replace each other only.
+        Thresholds may differ. It must also watch the earlier one's operations: without `--watch`, their checks are much
+        less sensitive. A gate without criteria, as of earlier versions, is replaced only by another one without criteria.
         """
         if self.commit != earlier.commit:
             return False
@@ -92,7 +92,10 @@ class GateLog:
 
     @property
     def refused(self) -> set[str]:
-        """The folders of gates with a regression that no acceptance names, by folder or commit (not by run)."""
+        """Names of folders with a failed gate (regression) that no acceptance covers.
+
+        An acceptance counts if it names the folder or the commit; one that names a run does not count here.
+        """
         return {
             gate.folder
             for gate in self.gates
@@ -131,12 +134,15 @@ def read_gate_log(folder: Path) -> GateLog:
 
 
 def missing_folders(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return the names that are not a folder in a history folder, without duplicates, in order of first appearance."""
+    """Return the `names` that are not folders inside `folder`, without duplicates, in order of first appearance."""
     return [name for name in dict.fromkeys(names) if not (folder / name).is_dir()]
 
 
 def folders_without_gate(folder: Path, log: GateLog) -> list[str]:
-    """Return the names of the folders in a history folder that no gate of its log names, sorted; hidden ones never."""
+    """Return the names of the folders in a history folder that no gate of its log names, sorted; hidden ones never.
+
+    A link to a folder that a gate names is not listed.
+    """
     known = {gate.folder for gate in log.gates}
     places = {os.path.realpath(folder / name) for name in known}
     children = (child for child in sorted(folder.glob("[!.]*")) if child.is_dir())

@@ -21,9 +21,9 @@ _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def hardware() -> dict[str, Any]:
-    """Return the manifest's `hardware` of this machine now: CPU, memory (B), clock, control groups, load averages.
+    """Return the manifest's `hardware` of this machine now; see `schema.manifest.Hardware` for the keys.
 
-    Unknown values are None, or `unknown` for the clock.
+    Sizes are in bytes. Unknown values are None; an unknown clock source is `unknown`. `yardstick` is not set.
     """
     import psutil
 
@@ -46,7 +46,10 @@ def hardware() -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """Return the manifest's `versions`: loadframe, its commit if it runs from a checkout, Python, system."""
+    """Return the manifest's `versions`; see `schema.manifest.Versions`.
+
+    `commit` and `modified` are None unless the package is in a Git checkout.
+    """
     commit, modified = _checkout(Path(loadframe.__file__).parent)
     return {
         "loadframe": loadframe.__version__,
@@ -59,7 +62,7 @@ def versions() -> dict[str, Any]:
 
 
 def cgroup_kind(mounts: str) -> str:
-    """Return `v1`, `v2`, `hybrid` or `none` from the text of /proc/mounts."""
+    """Return the mounted control groups from the text of /proc/mounts: `v1`, `v2`, `hybrid` (both) or `none`."""
     kinds = {fields[2] for line in mounts.splitlines() if len(fields := line.split()) > 2}
     match ("cgroup" in kinds, "cgroup2" in kinds):
         case (True, True):
@@ -72,9 +75,9 @@ def cgroup_kind(mounts: str) -> str:
 
 
 def _checkout(package: Path) -> tuple[str | None, bool | None]:
-    """Return the commit of the package's Git checkout, and whether tracked files have changes.
+    """Return the commit of the package's Git checkout, and whether tracked files have uncommitted changes.
 
-    (None, None) without a checkout, without git, or if git fails.
+    Returns (None, None) if git does not track the package, is missing or fails.
     """
 
     def git(*arguments: str) -> str:
@@ -116,7 +119,10 @@ def _colon_table(path: Path) -> dict[str, str]:
 
 
 def instrument() -> dict[str, str]:
-    """Return the identity of this Loadframe and machine as texts: version, commit, engine, system, hardware."""
+    """Return the identity of this Loadframe and machine by name: version, commit, hash of the engine, kernel, hardware.
+
+    All values are texts; a missing value is the text `None`.
+    """
     software, machine = versions(), hardware()
     known = {name: software[name] for name in ("loadframe", "commit", "modified", "python", "kernel")}
     known |= {name: machine[name] for name in ("hostname", "cpu", "threads", "usable", "memory")}

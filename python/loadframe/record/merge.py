@@ -61,7 +61,10 @@ class SampledPhase:
 
 
 def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
-    """Write the recorded requests of the phases to `target` in Parquet; no file if no phase has any."""
+    """Write samples.bin of each phase to `target` in Parquet, with the columns of `schema.SAMPLES`.
+
+    Phases without the file are skipped. If no phase has it, `target` is not created.
+    """
     sampled = [phase for phase in phases if (phase.folder / FILE).exists()]
     if not sampled:
         return
@@ -72,7 +75,10 @@ def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
 
 
 def _batches(phase: SampledPhase) -> Iterator[pa.RecordBatch]:
-    """Yield the recorded requests of a phase in batches, with names instead of the engine's numbers."""
+    """Yield the recorded requests of a phase in batches, with names instead of the engine's numbers.
+
+    Null: `error` of a success, `status` 0, and a node that the phase's hosts do not have.
+    """
     slots = pa.csv.read_csv(phase.folder / _SLOTS).to_pydict()
     names = {
         "phase": [phase.name],
@@ -164,7 +170,10 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 
 
 def sampled_phases(phases: Sequence[PhaseRecording]) -> list[SampledPhase]:
-    """Return the phases in the form for `write_samples`, with start, hosts and ranks from the engine's outcome."""
+    """Return all phases in the form for `write_samples`, with start, hosts and ranks from the engine's outcome.
+
+    A phase that did not end has its planned start and hosts, and no ranks.
+    """
     outcomes = [(phase, _outcome(phase)) for phase in phases]
     return [
         SampledPhase(
@@ -183,10 +192,10 @@ def _header(path: Path) -> set[str]:
 
 
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the telemetry of a phase's generator.csv and workers.csv.
+    """Yield the telemetry of a phase's generator.csv and workers.csv, a batch for each metric and part of a file.
 
-    Sources are `generator:WORKER` (with several ranks `generator:RANK.WORKER`) and `workers`. Missing files are
-    skipped; LoadframeError if one cannot be read.
+    Sources are `generator:WORKER` (with several ranks `generator:RANK.WORKER`) and `workers`, which has no machine.
+    Missing files are skipped; LoadframeError if one cannot be read.
     """
     outcome = _outcome(phase)
     ranks = outcome.get("members")
@@ -217,8 +226,8 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metrics `requests` and `documents`.
 
-    Values are sums over operations, per second. A host without a name has the engine's number. Nothing if the file is
-    missing, LoadframeError if it cannot be read.
+    Values are sums over operations, per second. If the number of a host has no name, HOST is the number. Nothing if the
+    file is missing, LoadframeError if it cannot be read.
     """
     path = phase.folder / "nodes.csv"
     types = _NODES_TYPES | {name: kind for name, kind in _NODES_LATER.items() if name in _header(path)}
@@ -285,20 +294,26 @@ def _csv_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.Recor
 def _telemetry(
     phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array, machine: pa.Array
 ) -> pa.RecordBatch:
-    """Return the telemetry rows of one metric: seconds of the phase become times, s since the run began."""
+    """Return rows of one metric for `TELEMETRY_SCHEMA`, one per element of the arrays.
+
+    `second` are seconds since the start of the phase's load; they become times, s since the run began.
+    """
     metrics = pa.array([metric] * len(second), pa.string())
     return pa.record_batch([_times(phase, second), source, metrics, value, machine], TELEMETRY_SCHEMA)
 
 
 def _times(phase: PhaseRecording, second: pa.Array) -> pa.Array:
-    """Return the start times of a phase's seconds, s since the run began, from the engine's start of load."""
+    """Return the start of each second (number from 0 at the start of the load) in s since the run began.
+
+    The start of the load is that of the engine's outcome, or the planned one if the phase did not end.
+    """
     return pc.add(pc.cast(second, pa.float64()), _outcome(phase).get("offset", phase.start))
 
 
 def _hosts(phase: PhaseRecording) -> Sequence[str]:
     """Return the hosts in the order of the engine's numbers, with hosts that joined during the phase.
 
-    Without an outcome, the hosts of the plan.
+    Without an outcome, or if it has no hosts, the hosts of the plan.
     """
     return _outcome(phase).get("hosts") or phase.hosts
 

@@ -105,9 +105,10 @@ class Recordings:
             raise BadInput(f"cannot read the histograms: {error}", where=str(path), remedy=_BROKEN) from error
 
     def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
-        """Return a Parquet file of the run with exactly the expected columns; null where an older run lacks one.
+        """Return a Parquet file of the run with the columns of `expected`, in that order and of these types.
 
-        BadInput if it cannot be read, lacks another column, or has an infinite value or NaN.
+        Columns of SERIES_LATER and TELEMETRY_LATER that the file lacks are null; further columns are dropped. BadInput
+        if the file cannot be read, lacks another column, has values of another type, an infinite value or NaN.
         """
         path = self.path / name
         try:
@@ -261,7 +262,7 @@ class Run(Recordings):
                         )
 
     def _check_format(self, number: object) -> None:
-        """Raise BadInput unless this version reads the run format `number`."""
+        """Raise BadInput unless `number` is a run format that this version reads: 1 to FORMAT."""
         if number not in range(1, schema.FORMAT + 1):
             raise BadInput(
                 f"unsupported run format {number!r}; this version reads up to {schema.FORMAT}",
@@ -293,7 +294,10 @@ _MAYBE_INFINITE = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")
 
 
 def _negative(value: object, key: str) -> str | None:
-    """Return the path, which begins with `key`, of the first negative number in figures of operations, or None."""
+    """Return the path, which begins with `key`, of the first negative number in `value`, or None.
+
+    `value` is a number, `Figures`, `Latency` or a mapping of these; other values inside are not searched.
+    """
     if isinstance(value, int | float):
         return key if value < 0 else None
     if isinstance(value, Figures | Latency):
@@ -324,9 +328,9 @@ class Attempt:
 
 
 def set_aside(experiment: Path, run: Path) -> Path:
-    """Move the folder of a run into `attempts` of its experiment's folder, as RUN.NUMBER, and return the new path.
+    """Move a run's folder to `attempts/RUN.NUMBER` in the folder of its experiment, and return the new path.
 
-    NUMBER follows the last attempt's. The run can then be repeated.
+    NUMBER is one more than the highest of this run's attempts, from 1.
     """
     folder = experiment / ATTEMPTS
     folder.mkdir(exist_ok=True)
@@ -337,13 +341,19 @@ def set_aside(experiment: Path, run: Path) -> Path:
 
 
 def attempts(experiment: Path) -> tuple[Attempt, ...]:
-    """Return the earlier attempts in an experiment's folder, sorted by run and number; BadInput if one is broken."""
+    """Return the attempts in an experiment's folder (`attempts/RUN.NUMBER`), sorted by run and number.
+
+    Other names are ignored. BadInput if an attempt cannot be opened as a run.
+    """
     named = sorted(_numbered_attempts(experiment / ATTEMPTS))
     return tuple(Attempt(name, number, Run(path)) for name, number, path in named)
 
 
 def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
-    """Return the earlier attempts of the run EXPERIMENT/runs/RUN, by number; empty for a run outside an experiment."""
+    """Return the earlier attempts of the run at EXPERIMENT/runs/RUN, by number; empty without a folder `attempts`.
+
+    BadInput if any attempt in the folder cannot be opened, also of another run.
+    """
     return tuple(attempt for attempt in attempts(run.parent.parent) if attempt.run_id == run.name)
 
 

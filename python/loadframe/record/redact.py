@@ -39,7 +39,13 @@ _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 
 
 def is_secret(key: str) -> bool:
-    """Return whether a key names a secret, such as `password`, `keyStorePassword` or `auth-token`, not `num_tokens`."""
+    """Return whether a key names a secret, such as `password`, `keyStorePassword` or `auth-token`, not `num_tokens`.
+
+    The key is split into words at capitals, digits and punctuation. It names a secret if a word ends with `password`,
+    `passwd`, `passphrase`, `pwd`, `secret`, `secrets`, `apikey`, `authorization` or `credentials`, or the last one with
+    `token`, or if `key` follows `api`, `access`, `private`, `secret`, `auth`, `encryption` or `signing`.
+    `initial_token` does not.
+    """
     words = [word.lower() for word in _WORDS.findall(key)]
     if not words or key in _HARMLESS:
         return False
@@ -116,7 +122,10 @@ def _under(key: str, value: Any) -> Any:
 
 
 def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """Yield list elements with secrets in them masked; an element after an option that names a secret is `***`."""
+    """Yield list elements with secrets in them masked.
+
+    An element becomes `***` if the one before is an option (begins with `-`, without `=`) that names a secret.
+    """
     hide = False
     for value in values:
         yield HIDDEN if hide else plain(value)
@@ -125,9 +134,10 @@ def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
 
 
 def command(text: str) -> str:
-    """Return a command of words, as of Redis, with `***` for secrets; words are separated by one space.
+    """Return a command of words, as of Redis, with secrets replaced by `***`; words are separated by one space.
 
-    These are all words after a leading `AUTH`, two after a later one, and one after a name of a secret.
+    Replaced are all words after AUTH as the first word, two words after AUTH elsewhere, and one word after a name of a
+    secret. Quoted words count as one.
     """
     words = _WORD.findall(text)
     if [word.upper() for word in words[:1]] == ["AUTH"]:
@@ -141,7 +151,10 @@ def command(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text with secrets masked: passwords of URLs, JSON members, quoted values, assignments, header lines."""
+    """Return a text with secrets masked: passwords in URLs, and values after a secret name.
+
+    Such values are JSON members, `NAME = 'value'`, `NAME 'value'`, `NAME=value` and header lines `NAME: value`.
+    """
     text = _ADDRESS.sub(rf"\1:{HIDDEN}", text)
     text = _members(text)
     text = _QUOTED.sub(lambda match: f"{match[1]}{match[2]}'{HIDDEN}'" if is_secret(match[1]) else match[0], text)

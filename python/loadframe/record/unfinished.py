@@ -34,7 +34,7 @@ _SHARED = re.compile(r"nfs|cifs|smb|9p|virtiofs|fuse|lustre|gpfs|beegfs|ceph|afs
 
 
 def partial_name(run: str) -> str:
-    """Return a unique folder name for a process of this machine that writes `run`."""
+    """Return a unique name for the folder in which this process writes `run`: `.RUN.partial-HOST-BOOT-RANDOM`."""
     return f".{run}.partial-{os.uname().nodename}-{_boot()}-{secrets.token_hex(6)}"
 
 
@@ -142,10 +142,10 @@ class Wreck:
         return datetime.fromisoformat(self.manifest["started"])
 
     def recordings(self, scratch: Path) -> list[PhaseRecording]:
-        """Repair the files of the phases in the folder `scratch`, and return their recordings in order.
+        """Repair the files of the phases in the folder `scratch`, and return the recordings of begun phases in order.
 
-        Partial lines are removed, also from the run's events in the parent of `scratch`. The requests by node of an
-        unfinished phase are deleted, because only the outcome maps numbers to nodes. The recordings have no hosts.
+        Partial last lines are cut off, also of the run's events in the parent of `scratch`. nodes.csv of a phase
+        without outcome.json is deleted, because only the outcome maps numbers to nodes. The recordings have no hosts.
         """
         _cut(scratch.parent / EVENTS_FILE)
         kept = []
@@ -158,7 +158,7 @@ class Wreck:
         return kept
 
     def phases(self) -> "list[BegunPhase]":
-        """Return the phases with a begun load, in order. Deletes their damaged outcome.json files."""
+        """Return the phases with a readable begun.json, in order. Deletes their damaged outcome.json files."""
         return _phases(self.folder / SCRATCH)
 
 
@@ -181,7 +181,7 @@ def wrecks(parent: Path) -> Iterator[Wreck]:
 
 
 def _phases(scratch: Path) -> list[BegunPhase]:
-    """Return the phases in the folder `scratch` with a begun load, in order. Deletes damaged outcome.json files."""
+    """Return the phases in `scratch` with a readable begun.json, in order. Deletes damaged outcome.json files."""
     phases = []
     for file in sorted(scratch.glob(f"phase-*/{BEGUN}"), key=lambda path: int(path.parent.name.partition("-")[2])):
         if begun := _read(file):

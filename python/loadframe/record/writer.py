@@ -207,12 +207,15 @@ class RunWriter:
         return self._partial / SCRATCH
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify `subscriber` of the run's events, samples and end from now on, by putting them into its queue."""
+        """Put the run's notifications from now on into the queue of `subscriber`.
+
+        They are `Happened` (event), `Sampled` (telemetry), `Finished` and `Closed`.
+        """
         with self._lock:
             self._subscribers += (subscriber,)
 
     def draft(self, manifest: Mapping[str, Any]) -> None:
-        """Write a preliminary manifest, so that the run can be recovered if its process dies.
+        """Write a preliminary manifest.json for recovery if this process dies; `finish` overwrites it.
 
         Secrets are masked. LoadframeError if writing fails.
         """
@@ -220,9 +223,10 @@ class RunWriter:
             self._write_json(schema.MANIFEST_FILE, manifest)
 
     def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
-        """Write the description of a phase to its `folder` when its load begins, for recovery if this process dies.
+        """Write `phase`, the description of a phase whose load begins, to begun.json in its `folder`.
 
-        Its keys include `phase` (the name) and `start` (s since the run began). LoadframeError if writing fails.
+        It serves to recover the run if this process dies. Its keys include `phase` (the name) and `start` (s since the
+        run began). Secrets are not masked. LoadframeError if writing fails.
         """
         with self._writing():
             (folder / BEGUN).write_text(json.dumps(phase), encoding="utf-8")
@@ -275,8 +279,8 @@ class RunWriter:
     def join(self) -> Recordings:
         """Merge the recordings of all phases, delete `scratch`, and return the recordings.
 
-        The returned object can be read until `finish`. No phase or sample can be added afterwards. Further calls only
-        return. LoadframeError if a recording is damaged or writing fails.
+        The returned object can be read until `finish`. Events can still be added, but no phase and no sample. Further
+        calls only return. LoadframeError if a recording is damaged or writing fails.
         """
         with self._writing():
             if not self._joined:
@@ -318,7 +322,7 @@ class RunWriter:
         return self.path
 
     def _notify(self, notification: object) -> None:
-        """Put a notification into the queue of each subscriber, without waiting."""
+        """Put a notification into the queue of each subscriber, without waiting. Call it with the lock held."""
         for subscriber in self._subscribers:
             subscriber.put(notification)
 
@@ -329,7 +333,7 @@ class RunWriter:
         path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")
 
     def _flush(self) -> None:
-        """Write the buffered samples as a row group of telemetry.parquet, and empty the buffer."""
+        """Write the buffered samples to telemetry.parquet as a row group; empty the buffer. Call it in `_writing`."""
         if self._rows:
             columns = [
                 pa.array(column, kind)
@@ -339,7 +343,7 @@ class RunWriter:
             self._rows.clear()
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON file of the run, with secrets masked."""
+        """Write `value` to the JSON file `name` of the run, with secrets masked. Call it in `_writing`."""
         text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
         (self._partial / name).write_text(f"{text}\n", encoding="utf-8")
 

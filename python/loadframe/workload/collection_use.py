@@ -72,7 +72,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     renaming = _Renaming(names, columns)
 
     def renamed(phase: ResolvedPhase) -> ResolvedPhase:
-        """Return a copy of a phase with the new names in its operations; BadInput if one cannot be renamed."""
+        """Return a copy of a phase with the new names in its operations; BadInput as in `with_prefix`."""
         return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
 
     return replace(
@@ -93,8 +93,8 @@ def _with_aliases(definition: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def without_prefix(described: Any, prefix: str) -> Any:
     """Return a copy of a description with `prefix` removed from the beginning of words in all texts, at any depth.
 
-    Keys of mappings and values other than texts stay; tuples become lists. An empty prefix changes no text. The copy
-    serves to compare loads: generated prefixes differ between runs.
+    A word is a run of letters, digits and `_`; the prefix alone stays. Keys of mappings and values other than texts
+    stay; tuples become lists. An empty prefix changes no text.
     """
     if isinstance(described, str):
         return re.sub(rf"(?<!\w){re.escape(prefix)}(?=\w)", "", described) if prefix else described
@@ -104,17 +104,14 @@ def without_prefix(described: Any, prefix: str) -> Any:
 
 
 def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
-    """Return whether requests of the phases may change collections.
-
-    True also for merges, refreshes and unknown requests.
-    """
+    """Return whether any operation of the phases may change collections: all but those that `only_reads` accepts."""
     return any(not only_reads(form) for phase in phases for form in phase.operations.values())
 
 
 def warms(phase: ResolvedPhase) -> bool:
-    """Return whether a phase that an experiment prepares with only warms the store.
+    """Return whether a phase has neither `prepares` nor `finishes` set, and its requests only read (see `only_reads`).
 
-    It has neither `prepares: true` nor checks at the end, and its requests only read.
+    If an experiment prepares with such a phase, it only warms the store.
     """
     return not (phase.prepares or phase.finishes) and not changes_data([phase])
 
@@ -122,7 +119,8 @@ def warms(phase: ResolvedPhase) -> bool:
 def may_change_number(form: Mapping[str, Any]) -> bool:
     """Return whether a request may add or remove documents.
 
-    True also for `update` and for requests and commands that are not known.
+    False for requests that only read, `read_modify_write`, refreshes, merges, and changes of settings, templates,
+    aliases and snapshots. True for all others, also `update` and unknown commands.
     """
     return not any(kind in form for kind in _KEEPING) and not only_reads(form)
 
@@ -163,8 +161,9 @@ class _Renaming:
     def _part(self, operation: str, kind: str, value: Any) -> Any:
         """Return the value of one key of a request (`kind` is the key) with collections renamed.
 
-        Values other than mappings and commands are returned unchanged. BadInput, with the `operation`, if it names
-        collections in a way that cannot be renamed.
+        Values other than mappings and commands are returned unchanged. In the path of a plain `request`, only segments
+        and comma-separated names that equal a collection are renamed. BadInput, with the `operation`, for a name that
+        is not a collection, and for a statement with an ambiguous name.
         """
         if kind == "command":
             return self._command(value)
@@ -198,7 +197,7 @@ class _Renaming:
     def _known(self, operation: str, name: str) -> str:
         """Return the new name of a collection. A pattern with `*` that matches a collection gets the prefix.
 
-        BadInput, with the operation, for other names.
+        BadInput, with the operation, for any other text, such as several names joined by commas.
         """
         if "*" in name and (matching := fnmatch.filter(self._names, name)):
             # With the prefix, a pattern matches only collections with the prefix.
@@ -214,6 +213,7 @@ class _Renaming:
         """
 
         def replaced(word: re.Match[str]) -> str:
+            """Return the new name for a matched name, after its schema. BadInput for a name that is also a column."""
             if word["name"].lower() in self._columns:
                 raise _refusal(f"{word['name']} in the operation {operation} names a collection and a column")
             return f"{word['schema'] or ''}{self._names[word['name']]}"
@@ -222,7 +222,11 @@ class _Renaming:
         return "".join(part if index % 2 else self._word.sub(replaced, part) for index, part in enumerate(parts))
 
     def _command(self, command: Any) -> Any:
-        """Return a command with collections renamed: of MongoDB (a mapping) or of Redis (a list of words)."""
+        """Return a command with collections renamed.
+
+        In a command of MongoDB (a mapping), these are texts under naming keys such as `find` and `from`, at any depth;
+        in one of Redis (a list), words with a collection as in `_key`. Other names stay.
+        """
         if isinstance(command, Mapping):
             return self._named(command, (*_NAMING_KEYS, "$out", "into"))
         return [self._key(word) for word in command]
@@ -235,7 +239,7 @@ class _Renaming:
         return f"{self._names[name]}{colon}{rest}" if name in self._names else word
 
     def _named(self, value: Any, keys: Collection[str]) -> Any:
-        """Return a copy of a value in which collections under these keys are renamed, at any depth; others stay."""
+        """Return a copy of JSON data in which texts under `keys`, at any depth, that name a collection are renamed."""
         if isinstance(value, Mapping):
             return {
                 key: self._names.get(entry, entry)
@@ -247,7 +251,11 @@ class _Renaming:
 
 
 def only_reads(form: Mapping[str, Any]) -> bool:
-    """Return whether a request certainly changes no data; False for unknown kinds and commands."""
+    """Return whether a request certainly changes no data; False for unknown kinds and commands.
+
+    A REST request (`http`, `request`) only reads if it is GET or HEAD; a `request` also if a part of its path begins
+    with `_` and contains `search`. A statement must be SELECT or SHOW, or EXPLAIN without ANALYZE, and lack INTO.
+    """
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
     if "aggregate" in form:
@@ -278,7 +286,7 @@ def _request_reads(method: str, path: str) -> bool:
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the statements of a CQL, SQL or SQL++ request and of its transaction."""
+    """Yield the statements of a `cql`, `sql` or `query` form and of its transaction, in order; none for other forms."""
     for kind in ("cql", "sql", "query"):
         for entry in (form.get(kind, {}), *(form.get(kind, {}).get("transaction") or ())):
             for key in ("statement", "query"):

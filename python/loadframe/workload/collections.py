@@ -115,9 +115,10 @@ DEFINITIONS: Mapping[str, type[Model]] = {
 
 
 def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
-    """Return a copy of a collection's definition with `key`, a key or KEY.NAME inside one, set; None removes it.
+    """Return a copy of a collection's definition with one key set to `value`; None removes it.
 
-    BadInput if a collection of this family does not have the key or does not accept the value.
+    `key` is a key of the family's definition, or KEY.NAME for an entry in a mapping; NAME may contain dots. BadInput if
+    a collection of this family does not have KEY, or the definition is invalid with the value.
     """
     model = DEFINITIONS.get(family)
     first, _, name = key.partition(".")

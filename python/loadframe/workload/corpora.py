@@ -66,7 +66,7 @@ class YcsbRecord(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> "YcsbRecord":
-        """Refuse a record of more than 64 MiB."""
+        """Refuse a record of more than 64 Mi characters: `field_count` times `field_length`."""
         if self.field_count * self.field_length > LARGEST_RECORD:
             raise wrong("a record would exceed 64 MiB", "reduce field_count or field_length", key="field_length")
         return self
@@ -143,7 +143,7 @@ class Corpus(Model):
 
     @property
     def exactly(self) -> int | None:
-        """The declared number of documents; None if it is not declared, and for files that override a generator."""
+        """The value of `documents`; None if it is not set, and if files override `generate`."""
         return None if self.generate and self.from_files else self.documents
 
     @property
@@ -158,12 +158,12 @@ class Corpus(Model):
 
     @property
     def from_files(self) -> bool:
-        """Whether the documents are read rather than generated."""
+        """Whether the documents are read from files, URLs or columns rather than generated."""
         return bool(self.paths or self.addresses or self.columns)
 
     @property
     def key(self) -> str:
-        """The key of the source in use, such as `url`: local files override URLs, and both override `generate`."""
+        """The key of the source in use: the first of file, files, url, urls and columns that is set, else generate."""
         return next((key for key in (*_FILES, "columns") if getattr(self, key)), "generate")
 
 
@@ -177,10 +177,11 @@ def resolve(
 ) -> dict[str, Any]:
     """Return the corpus for the engine's plan, downloading and converting files as needed.
 
-    The result is `{"generate", "documents", "with"?}`, `{"files", "documents"?, ...}` or `{"columns", ...}`. Relative
-    paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file. `report`
-    receives progress lines of downloads. With `offline` nothing is downloaded: for a corpus that is not cached, `files`
-    (or `columns`) is empty, and the caller must fill it.
+    The result is `{"generate", "documents", "with"?}`, `{"columns"}` or `{"files", "format"?, "actions"?, "broken"?}`;
+    the last two have `documents` and `at_most` if they are set. Relative paths are resolved against `folder`.
+    `error(what, remedy)` makes the exception for an unusable file. `report` receives progress lines of downloads. With
+    `offline` nothing is downloaded: for a corpus that is not cached, `files` (or `columns`) is empty, and the caller
+    must fill it.
     """
     if not corpus.from_files:
         options = {} if corpus.with_ is None else {"with": corpus.with_.model_dump()}
@@ -253,11 +254,11 @@ def cache() -> Path:
 
 
 def documents(corpus: Corpus, folder: Path) -> int:
-    """Return the number of documents of a corpus, estimated from file sizes if it is not declared; at most its limit.
+    """Return the number of documents of a corpus; estimated from file sizes if it is not declared. At most its limit.
 
-    Downloads nothing. `folder` is the base of relative paths. If all files are missing, returns the number of documents
-    to generate, else `at_most`, or 1. A missing file among others counts as empty. For `columns`, returns the fewest
-    rows of the local `.fvecs`, `.ivecs` and `.bvecs` files, or the limit or 1 without such files.
+    Downloads nothing. `folder` is the base of relative paths. The estimate is 500 bytes per document, after assumed
+    compression ratios; a missing file counts as empty. If all files are missing, returns `documents`, else `at_most`,
+    or 1. For `columns`, returns the fewest rows of the local `.fvecs`, `.ivecs` and `.bvecs` files, or the limit or 1.
     """
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:
@@ -326,7 +327,7 @@ def _digest(name: str, _size: int, _changed: int) -> str:
 
 
 def require_readable(file: Path, error: Callable[[str, str], BadInput]) -> None:
-    """Refuse a folder, a missing, unreadable or empty file, and an unsupported compression.
+    """Refuse a folder, a missing, unreadable or empty file, and an unsupported compression (by the suffix).
 
     Raises the exception that `error(what, remedy)` returns.
     """

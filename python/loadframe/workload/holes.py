@@ -112,9 +112,10 @@ class Filler:
         return text if match[1] in self.variables else _escaped(text, per_request)
 
     def _hole(self, match: re.Match[str], place: Place, per_request: bool) -> Value:
-        """Return a placeholder's value and record its place; with `per_request`, a variable's placeholder stays.
+        """Return the value of the parameter in a placeholder, and record it under `place`.
 
-        BadInput for an unclosed placeholder, an unknown name, a variable without `per_request`, or too much text.
+        With `per_request`, the placeholder of a variable is returned unchanged. BadInput for an unclosed placeholder,
+        an unknown name, a variable without `per_request`, or too much text.
         """
         name = match[1]
         if name is None:
@@ -176,7 +177,7 @@ def whole(least: int) -> BeforeValidator:
 
 
 def _or_hole(value: Any) -> Any:
-    """Return a value unchanged; refuse anything but a mapping or a text that is one placeholder (of a mapping)."""
+    """Return a value unchanged; refuse anything but a mapping or a text that consists of one placeholder."""
     if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
         return value
     raise wrong(f"expected a mapping, not {short_json(value)}", 'or write one variable, such as "${body}"')

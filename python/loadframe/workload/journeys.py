@@ -65,7 +65,7 @@ class Test(Model):
 
     @property
     def reads(self) -> str | None:
-        """The name of the captured value that it tests; None if it tests none."""
+        """The name of the captured value that `known` or `value` tests; None for other tests."""
         return self.value.of if self.value is not None else self.known
 
 
@@ -152,7 +152,10 @@ class JourneyStep(Model):
 
     @property
     def inside(self) -> Iterator[tuple[Place, "Sequence[JourneyStep]"]]:
-        """Yield the lists of nested steps in file order, each with its place relative to this step."""
+        """Yield the lists of nested steps in file order, each with its place (keys and indices) relative to this step.
+
+        A missing list of `when` counts as empty.
+        """
         if self.repeat is not None:
             yield ("repeat", "steps"), self.repeat.steps
         for index, way in enumerate(self.choose or ()):
@@ -164,10 +167,10 @@ class JourneyStep(Model):
             yield ("timed", "steps"), self.timed.steps
 
     def dump(self) -> Any:
-        """Return the step for the plan, with times in seconds.
+        """Return the step for the plan, with times in seconds; do not call it for a disabled step.
 
-        It is a mapping with the key `ask` (for `operation`) or the action's name; for `together` and `leave`, that
-        text.
+        It is a mapping with one key: `ask` for `operation`, else the action's name. For `together` and `leave`, it is
+        that text.
         """
         if self.operation is not None:
             request = {"operation": self.operation, "think_time": plan_level(self.think_time or 0.0)}
@@ -198,7 +201,7 @@ class JourneyStep(Model):
 
 
 def _test(test: Test) -> dict[str, Any]:
-    """Return a condition for the plan."""
+    """Return a condition for the plan: a mapping with its one key; bounds that are not set are absent."""
     return test.model_dump(mode="json", exclude_none=True)
 
 
@@ -247,6 +250,6 @@ def every_step(journey: "Sequence[JourneyStep]", place: Place = ()) -> Iterator[
 
 
 def counts(journey: "Sequence[JourneyStep]") -> set[str]:
-    """Return the names of the loop variables that enabled `repeat` steps of a journey set, also nested steps."""
+    """Return the names under `count` of the enabled `repeat` steps of a journey, also nested ones."""
     loops = (step.repeat for _, step in every_step(journey))
     return {loop.count for loop in loops if loop is not None and loop.count is not None}

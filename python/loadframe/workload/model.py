@@ -51,7 +51,11 @@ class Requirement(Model):
     because: str
 
     def broken(self, family: str, parameters: Mapping[str, Any]) -> bool:
-        """Return whether the requirement applies and `value` exceeds `at_most`; `parameters` are values by name."""
+        """Return whether the requirement applies, and `value` exceeds `at_most`.
+
+        It applies to `family` (a family of stores) or to all, if each parameter in `where` has its value in
+        `parameters`.
+        """
         applies = self.family in (None, family) and all(parameters.get(key) == on for key, on in self.where.items())
         return applies and self.value > self.at_most
 
@@ -105,7 +109,10 @@ def check_references(document: Document, file: WorkloadFile, *, endless: bool = 
 
 
 def _check_target(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
-    """Refuse an unknown target, and a request that the target's family does not support; `place` ends with its kind."""
+    """Refuse an unknown target of a request, and a request that the target's family does not support.
+
+    `place` is the place of the request; its last key is the kind.
+    """
     _require_known(document, (*place[:-1], "target"), "target", str(form.target), file.targets)
     family = file.targets[str(form.target)].family
     if not form.known_to(family):
@@ -159,7 +166,7 @@ def _check_shown(document: Document, file: WorkloadFile, shown: str, place: Plac
 
 
 def _check_days(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
-    """Refuse the base name `name` of daily collections, at `place`, unless an operation ingests into them."""
+    """Refuse `name`, a base name of daily collections, at `place` unless an operation ingests into them."""
     forms = (form for operation in file.operations.values() for form in every_form(operation).values())
     known = {form.take_in.collection for form in forms if form.take_in is not None and form.take_in.daily is not None}
     if name not in known:
@@ -169,7 +176,10 @@ def _check_days(document: Document, file: WorkloadFile, name: str, place: Place)
 
 
 def _created_names(file: WorkloadFile) -> Iterator[str]:
-    """Yield the names of aliases, and of collections and aliases that operations of the workload create."""
+    """Yield the names of collections and aliases that operations create, and of aliases in definitions of collections.
+
+    Names are as written, with placeholders. A `rollover` yields its alias only.
+    """
     for collection in file.collections.values():
         if collection.elasticsearch is not None:
             yield from collection.elasticsearch.aliases
@@ -280,9 +290,9 @@ def _check_source(document: Document, file: WorkloadFile, name: str, place: Plac
 
 
 def _check_route(document: Document, file: WorkloadFile, stream: Stream, place: Place) -> None:
-    """Refuse a route that does not name each kind of the source, or whose operations have different probes.
+    """Refuse a route with unknown kinds or operations, without a kind of the source, or with different probes.
 
-    Also refuses unknown kinds and operations. Does nothing without a route or a source.
+    All its operations need the same `visible`. Does nothing without a route or a source.
     """
     if stream.route is None or stream.source is None:
         return
@@ -335,11 +345,12 @@ class _JourneyCheck:
     def check(
         self, journey: Sequence[JourneyStep], place: Place, captured: set[str], counted: frozenset[str] = frozenset()
     ) -> set[str]:
-        """Check some steps and return the names that may be captured after them.
+        """Check some steps and return the names that may be captured after them, including `captured`.
 
-        `captured` are the names that may be captured before the steps, `counted` the counters of surrounding loops.
-        BadInput at a step that, without `missing`, uses a value no earlier step captures; for a loop counter outside
-        its loop, a `count` that is not a loop variable, and a condition on a value that no operation captures.
+        `captured` are the names that may be captured before the steps, `counted` the loop variables of surrounding
+        loops. BadInput at a step that, without `missing`, uses a value no earlier step captures; for a loop variable
+        outside its loop, a `count` that is not a loop variable, and a condition on a value that no operation captures.
+        A value that `when` tests counts as captured in its `steps`. Values that variables refer to are not checked.
         """
         known = set(captured)
         for index, step in enumerate(journey):
@@ -386,9 +397,10 @@ class _JourneyCheck:
 def _check_captures(
     document: Document, file: WorkloadFile, together: AnyCollection[str], name: str, place: Place, *, key: bool
 ) -> None:
-    """Refuse the operation `name` if it uses a captured value that none of the operations `together` captures.
+    """Refuse the operation `name` if it uses a captured value that no operation in `together` captures.
 
-    `key`: the error points to the key at `place` instead of its value.
+    Values that no operation of the file captures are ignored. `key`: the error points to the key at `place` instead of
+    its value.
     """
     captured = {
         value
@@ -404,7 +416,7 @@ def _check_captures(
 
 
 def _loops(file: WorkloadFile, operation: str) -> set[str]:
-    """Return the loop variables that an operation uses, directly or through other variables."""
+    """Return the `loop` variables that an operation uses in any of its forms, directly or through other variables."""
     forms = every_form(file.operations[operation]).values()
     drawn = closure(set(names([form.dump() for form in forms])), file.variables)
     return {name for name in drawn if file.variables[name].loop is not None}

@@ -113,7 +113,7 @@ def _share_bound(value: Any) -> float:
 
 
 def _response_bound(value: Any) -> float:
-    """Return a bound on response times, s, below 1 h, such as `250ms`. BadInput for other values."""
+    """Return a bound on response times, s, from a number or a text such as `250ms`. BadInput unless it is below 1 h."""
     seconds = parse_duration(value)
     if exceeds_responses(seconds):
         raise BadInput(f"no response time is above {short_json(value)}", remedy="use a bound below 1h, such as 250ms")
@@ -173,7 +173,11 @@ class Condition(Model):
 
 
 def plan_level(level: int | float | Model) -> Any:
-    """Return a number of clients, a rate or a think time for the plan: a number, or a mapping of its stages or draw."""
+    """Return a number of clients, a rate or a think time for the plan.
+
+    It is a number, or a mapping: `from`, `stages` (`to`, `over` in s) and `repeats`, or the distribution of a think
+    time.
+    """
     return level.model_dump(exclude_none=True, by_alias=True) if isinstance(level, Model) else level
 
 
@@ -297,10 +301,11 @@ def shortest(length: "float | AutoWarmup | AutoDuration") -> float:
 
 
 def obstacle(key: str, streams: Sequence[Any], *, ends_by_duration: bool) -> tuple[str, str] | None:
-    """Return why streams do not support `key`, and a remedy; None if they do. The first problem found is returned.
+    """Return the first reason why `streams` do not support `key`, and a remedy; None if they do.
 
-    `key` is `warmup: auto`, `duration: auto` or `wait_for_queue`. `ends_by_duration`: the phase has a duration and no
-    other end.
+    `key` is `warmup: auto`, `duration: auto` or `wait_for_queue`. All need constant levels, no source, no stream with
+    its own end, and `ends_by_duration`: the phase has a duration and no other end. `wait_for_queue` needs open loops
+    only.
     """
     levels = [level for stream in streams for level in (stream.clients, stream.rate)]
     if any(stream.source is not None for stream in streams):

@@ -115,10 +115,11 @@ class Parameters:
         return value
 
     def _case(self, name: str, cases: Mapping[str, Value], used: Iterable[str]) -> Value:
-        """Return the value in `cases` for the value of the parameter under `by`. BadInput without such a case.
+        """Return the value in `cases` for the value under their key `by`. BadInput without such a case.
 
-        A number or boolean is looked up as lower-case text. `used` are the parameters that the default refers to: a
-        setting of one of them is the place of the error.
+        `name` is the parameter with these cases. A value that is not a text is looked up as lower-case text, such as
+        `true`. `used` are the parameters that the default refers to: a setting of one of them is the place of the
+        error.
         """
         by = cases[BY]
         wanted = by if isinstance(by, str) else str(by).lower()
@@ -131,7 +132,7 @@ class Parameters:
         return cases[wanted]
 
     def _product(self, name: str, factors: list[int | float]) -> int | float:
-        """Return the product of numbers. BadInput if a factor is not a number."""
+        """Return the product of `factors`. BadInput, at the default of the parameter `name`, if one is not a number."""
         for number, factor in enumerate(factors):
             if _number(factor) is None:
                 place = ("parameters", name, PRODUCT, number)
@@ -152,8 +153,8 @@ class Setting:
     def like(self, name: str, default: Value) -> Value:
         """Return the value converted to the type of the default of the parameter `name`. BadInput if it does not fit.
 
-        Text, as from the command line, is parsed. A text default accepts any value unchanged, a null default any
-        scalar.
+        For a default that is not a text, a text, as from the command line, is parsed as YAML. A text default accepts
+        any value unchanged, a null default any scalar. A whole number may be a float such as 1e6.
         """
         value = self.value
         if isinstance(default, str):

@@ -60,8 +60,9 @@ def combined_target(
 ) -> dict[str, Any]:
     """Return the target section of a plan: `main`, and the targets among `others` that operations use.
 
-    If operations use none, it is a copy of `main`. Otherwise the driver is `several`, and `hosts` are those of all
-    targets.
+    `others` are plans of targets by name; operations name theirs under `target`. If none does, the result is a copy of
+    `main`. Otherwise its driver is `several`, `targets` has the used ones and `main` as `store`, and `hosts` are the
+    hosts of all, those of `main` first.
     """
     used = sorted({form["target"] for form in operations.values() if "target" in form})
     if not used:
@@ -139,7 +140,10 @@ class Load(Model):
 
     @property
     def per_arrival(self) -> int:
-        """The number of requests that each arrival of an open loop sends: its group, or the steps of its journey."""
+        """The number of requests that each arrival of an open loop sends: its group, or the steps of its journey.
+
+        Open loops have no branching journeys.
+        """
         return max(self.group, len(self.journey or ()))
 
     @property
@@ -149,7 +153,10 @@ class Load(Model):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights by operation; operations without weights, and each operation of a journey or route, have 1."""
+        """The weights by operation: those of the mix; 1 for a single operation and each one of a journey or route.
+
+        Operations of nested steps are included, those of disabled steps are not.
+        """
         if self.journey is not None:
             return {step.operation: 1.0 for _, step in every_step(self.journey) if step.operation is not None}
         if self.route is not None:
@@ -157,7 +164,7 @@ class Load(Model):
         return self.mix if self.mix is not None else {self.operation or "": 1.0}
 
     def kinds_of(self, operation: str, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return the kinds of events, of all `kinds` of a source, that the operation ingests; all without a route."""
+        """Return those of a source's `kinds` of events that the operation ingests; all without a route."""
         return tuple(kind for kind in kinds if self.route is None or self.route.get(kind) == operation)
 
     def _check_load(self) -> None:
@@ -286,7 +293,7 @@ class Ended(Model):
 
     @property
     def ways_to_end(self) -> list[str]:
-        """The keys of the end conditions that are set, in the order of the fields."""
+        """The keys of the end conditions that are set: of duration, requests, journeys and until, in this order."""
         return [key for key in Ended.model_fields if getattr(self, key) is not None]
 
     @property
@@ -437,7 +444,7 @@ class Phase(Load, Ended):
 
     @property
     def recorded(self) -> tuple[str, ...]:
-        """The distinct names under which requests, then `timed` groups of steps are recorded, in file order."""
+        """The distinct names under which requests are recorded: operations, then `timed` groups, in file order."""
         names = [name for stream in self.named_streams for name in stream.weights]
         steps = (step for stream in self.named_streams for _, step in every_step(stream.journey or ()))
         return tuple(dict.fromkeys([*names, *(step.timed.name for step in steps if step.timed is not None)]))

@@ -76,7 +76,7 @@ class ResolvedPhase:
 
     @property
     def longest_warmup(self) -> float:
-        """The longest time before the measured window, in seconds, including the wait for an empty queue."""
+        """The longest time before the measured window, s: the warm-up plus the wait for an empty queue."""
         return self.warmup + (self.wait_for_queue or 0.0)
 
     @property
@@ -102,10 +102,11 @@ class ResolvedPhase:
     ) -> "ResolvedPhase":
         """Return a copy of the phase with other levels. None leaves a level unchanged.
 
-        `clients` makes the stream a closed loop, `rate` (1/s) an open loop. Among several streams, they apply to the
-        only one of that kind, and `users` to the only one with users; BadInput if that is not exactly one stream.
-        `arrivals` applies to all open-loop streams. `duration` replaces all other end conditions. Times are in seconds.
-        BadInput also for `clients` with `rate`, and for automatic lengths that the load does not support.
+        `clients` makes the stream a closed loop, `rate` (1/s) an open loop. In a phase with one stream, they apply to
+        it; among several, to the only one of that kind. `users` applies to the only stream with users. BadInput if that
+        is not exactly one stream, and for a stream with a source. `arrivals` applies to all open-loop streams.
+        `duration` replaces all other end conditions, also of streams. Times are in seconds. BadInput also for `clients`
+        with `rate`, for either in a phase with users, and for automatic lengths that the load does not support.
         """
         phase = replace(
             self,
@@ -197,7 +198,7 @@ class ResolvedPhase:
         }
 
     def _window(self) -> dict[str, Any]:
-        """Return the limits of an automatic warm-up and length, and `wait_for_queue`, for the manifest."""
+        """Return `auto_warmup`, `auto_duration` and `wait_for_queue` for the manifest, if they are set, in s."""
         chosen = {"auto_warmup": self.auto_warmup, "auto_duration": self.auto_duration}
         automatic = {key: limits.model_dump() for key, limits in chosen.items() if limits is not None}
         return automatic | ({"wait_for_queue": self.wait_for_queue} if self.wait_for_queue else {})
@@ -209,7 +210,7 @@ class ResolvedPhase:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The ingesting operation, by the operation that queries its events (`shows`); only those with probes."""
+        """The ingesting operation by the operation whose `shows` names it; only ingesting ones with enabled probes."""
         shown = {name: str(self.operations[name]["shows"]) for name in self._operations_with("shows")}
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
@@ -219,7 +220,10 @@ class ResolvedPhase:
 
     @property
     def visibility_probes(self) -> dict[str, dict[str, float]]:
-        """Enabled visibility probes by operation: `every`, `within` and, for events, `sample`, all in seconds."""
+        """Enabled visibility probes by operation: `every`, `within` and, for events, `sample`, all in seconds.
+
+        One event per `sample` is probed.
+        """
         forms = {name: form["visible"] for name, form in self.operations.items() if "visible" in form}
         probes = {name: Visible.model_validate(form).plan() for name, form in forms.items()}
         return {name: probe for name, probe in probes.items() if probe is not None}
@@ -310,7 +314,8 @@ def resolve_phase(
 ) -> ResolvedPhase:
     """Return a phase with the operations, corpora, variables and sources that it uses, in the format of plans.
 
-    `models` are the variables as written, to follow references. Names must exist; all `targets` are kept.
+    All mappings are by name and in the format of plans, except `models`: the variables as written, to follow
+    references. Captured values become variables. Names must exist; all `targets` are kept.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
@@ -373,7 +378,11 @@ def _stop(load: Ended) -> Stop | None:
 
 
 def _requests(stream: Stream) -> dict[str, Any]:
-    """Return the operations of a stream for the plan: `mix` and `order`, `journey`, or `steps` and `clock` of users."""
+    """Return the operations of a stream for the plan, as keys of a mapping.
+
+    They are `mix` (pairs of name and weight) and `order`, also for a single operation; `journey`; or, with users,
+    `steps` and `clock`.
+    """
     if stream.journey is None:
         order = {} if stream.order is None else {"order": stream.order}
         return {"mix": [[name, weight] for name, weight in stream.weights.items()], **order}
@@ -385,9 +394,9 @@ def _requests(stream: Stream) -> dict[str, Any]:
 
 
 def load_model(stream: Stream) -> dict[str, Any]:
-    """Return the load model of a stream for the plan: `source`, `users`, `closed` or `open`, with defaults filled in.
+    """Return the load model of a stream for the plan: one of the keys `source`, `users`, `closed` and `open`.
 
-    Times are in seconds, rates in 1/s.
+    Times are in seconds, rates in 1/s. Defaults are filled in, except `max_in_flight`.
     """
     if stream.source is not None:
         routes = {} if stream.route is None else {"routes": stream.route}
@@ -424,8 +433,7 @@ def with_levels(
 ) -> tuple[Stream, ...]:
     """Return streams with other clients, users or rate (1/s) where given; see `ResolvedPhase.override`.
 
-    BadInput for clients with a rate, for either in a phase with users, if not exactly one stream fits, and if that
-    stream's `order` requires the other level. `phase` is the phase's name, for errors.
+    BadInput as there, and if the stream's `order` requires the other level. `phase` is the phase's name, for errors.
     """
     if users is not None:
         with_users = [stream for stream in streams if stream.users is not None]

@@ -140,7 +140,10 @@ class Events(Model):
         return {"type": pointer(self.type), **text, **plan_steps(self.transform), "kinds": kinds}
 
     def contradictions(self) -> Iterator[tuple[Place, str, str]]:
-        """Yield the place, the problem and the remedy of steps that cannot work, and of fields that steps remove."""
+        """Yield the place, the problem and the remedy of steps that cannot work, and of read fields that steps remove.
+
+        Places are relative to `events`. Read fields are `type`, and `id` and `time` of each kind.
+        """
         known = Known()
         yield from _within(("transform",), known.contradictions(self.transform))
         if known.gone(self.type):
@@ -205,8 +208,8 @@ class Source(Model):
     def _listens_or_generates(cls, data: Any) -> Any:
         """Return the data with only `listen` or only `generate`, if both are given; return other data unchanged.
 
-        A non-empty address selects `listen`. An empty one selects `generate` and removes `idle`, `wait` and
-        `acknowledge`.
+        An address other than the empty text selects `listen`. An empty one selects `generate` and removes `idle`,
+        `wait` and `acknowledge`.
         """
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
@@ -255,9 +258,10 @@ class Source(Model):
 
 
 def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the source for the plan: its origin, events, batches, queue and end. Refuses unreadable files.
+    """Return the source for the plan: its origin, `replay`, events, batches, queue (bytes) and end (s).
 
-    Relative paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file.
+    Relative paths are resolved against `folder`. Refuses a file that is unusable (see `require_readable`) with
+    `error(what, remedy)`.
     """
     return {
         **_way(source, folder, error),
@@ -345,9 +349,10 @@ class Feed:
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a source, in the format of plans, with these overrides.
 
-        An origin replaces the source's own and removes its `replay`, `idle` and `wait`; one of another kind also sets
-        the default of `spill`. Without a port, the source loses `acknowledge`. BadInput for acknowledgement or a wait
-        without a port, a wait with port 0, and `idle` or a spill with files or generated events.
+        An origin replaces the source's own, except the certificate of a port, and removes its `replay`, `idle` and
+        `wait`; one of another kind also sets the default of `spill`. Without a port, the source loses `acknowledge`.
+        BadInput for acknowledgement or a wait without a port, a wait with port 0, and `idle` or a spill with files or
+        generated events.
         """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}

@@ -71,7 +71,7 @@ class Expression(Model):
         return self
 
     def _value(self, key: str) -> Any:
-        """Return the value of a key as written in the file, also of `with`."""
+        """Return the value of a key of the file; `with` is the attribute `with_`."""
         return getattr(self, "with_" if key == "with" else key)
 
     @property
@@ -298,7 +298,8 @@ class Known:
     def contradictions(self, steps: Sequence[TransformStep]) -> Iterator[tuple[Place, str, str]]:
         """Follow the steps; yield the place in the list, the problem and the remedy of each impossible step.
 
-        The fields known to be set and removed are updated while the iterator is consumed.
+        Such steps read a field that an earlier one removes, or rename to a field that is set or the same. Consuming the
+        iterator updates the sets of fields.
         """
         for index, step in enumerate(steps):
             for kind, field, argument in step.changes():
@@ -315,7 +316,10 @@ class Known:
                 self._follow(kind, field, argument)
 
     def _follow(self, kind: str, field: str, argument: Any) -> None:
-        """Update the sets of fields for a step of this `kind`, such as `rename`, of one field, with its argument."""
+        """Update the sets of fields for a step of this `kind`, such as `rename`, of one field, with its argument.
+
+        After `grok`, which may set any field, no field counts as removed.
+        """
         if kind == "grok":
             # Its patterns may set any field.
             self.removed.clear()

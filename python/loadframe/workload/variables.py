@@ -385,7 +385,10 @@ class Variable(Model):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The known kinds of its values, among `number`, `whole number` and `document`; empty if they are unknown."""
+        """The kinds of its values: a whole number is `number` and `whole number`, others `number` or `document`.
+
+        Empty for texts, lists and choices, whose kinds are not known.
+        """
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
         if self.document is not None:
             return ("document",)

@@ -85,8 +85,9 @@ def _suffix(file: Path) -> str:
 def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeError) -> dict[str, Any]:
     """Return a column of a corpus for the plan: `{"name", "file", "single"?}`; `single` if each row is a single value.
 
-    Converts a file that the engine cannot map into `folder`, once per version of the file. `inside` is the data set or
-    column in the file. Raises `error(what, remedy)` if it cannot be read or does not hold vectors.
+    Decompresses a compressed file, and converts one that the engine cannot map, into `folder`, once per version of the
+    file. `inside` is the data set or column in the file. Raises `error(what, remedy)` if it cannot be read or does not
+    hold vectors.
     """
     if file.suffix.lower() in _COMPRESSED:
         file = _unpacked(file, folder, error)
@@ -107,9 +108,9 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
 
 
 def rows(file: Path) -> int | None:
-    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file, or None for other formats and missing files.
+    """Return the number of vectors in a .fvecs, .ivecs or .bvecs file, by its size and first vector.
 
-    None also if the first vector has no dimension.
+    None for other formats, missing files, and a first vector without a dimension.
     """
     size = COMPONENT.get(file.suffix.lower())
     if size is None or not file.is_file():
@@ -146,7 +147,7 @@ def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def first_padded_row(file: Path, most: int) -> int | None:
-    """Return the number of the first row, from 0, that has a negative number among its first `most` numbers, or None.
+    """Return the number of the first row, from 0, with a negative number among its first `most` ones; None without one.
 
     `file` is an `.ivecs` file with rows of equal length. Lists of fewer neighbours are padded with -1.
     """
@@ -288,7 +289,7 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeErro
     """Write rows to `stem` plus the extension of the fitting mapped format: floats, bytes or 32-bit integers.
 
     Returns the extension as `suffix`, and as `single` whether each row is a single value. Raises `error(what, remedy)`
-    for other types and without rows; then no file is left. `what` names the source in errors.
+    for other types, integers beyond 32 bits, and without rows; then no file is left. `what` names the source in errors.
     """
     import numpy as np
 
@@ -303,7 +304,9 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeErro
                     suffix, components = ".fvecs", matrix.astype("<f4")
                 elif matrix.dtype == "u1":
                     suffix, components = ".bvecs", matrix
-                elif matrix.dtype.kind in "iu" and (not matrix.size or abs(matrix.astype("i8")).max() < 2**31):
+                elif matrix.dtype.kind in "iu" and (
+                    not matrix.size or -(2**31) <= int(matrix.min()) <= int(matrix.max()) < 2**31
+                ):
                     suffix, components = ".ivecs", matrix.astype("<i4")
                 else:
                     raise error(f"{what} does not hold numbers or vectors", "name another part of the file")
@@ -341,9 +344,9 @@ def check(
 
 
 def _files(of: str, variables: Mapping[str, Variable], corpora: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the `.ivecs` files from which the ids in the template `of` are drawn; empty if it uses no such column.
+    """Return the `.ivecs` files of the corpus columns from which the template `of` takes ids; empty if there are none.
 
-    `corpora` are in the format of plans.
+    Only placeholders of variables of kind `part` count. `corpora` are in the format of plans.
     """
     files = []
     for name in names(of):

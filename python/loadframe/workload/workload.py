@@ -52,7 +52,10 @@ class Workload:
 
     @cached_property
     def file(self) -> WorkloadFile:
-        """The file for a single node, with only the selected phases. BadInput, at its place, for an invalid value."""
+        """The file with parameters for a single node, with only the preparing and the selected phases.
+
+        BadInput, at its place, for an invalid value.
+        """
         return self._chosen(self._single_node.file)
 
     @cached_property
@@ -133,7 +136,7 @@ class Workload:
     def for_family(
         self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None, *, offline: bool = False
     ) -> ResolvedWorkload:
-        """Return the workload resolved for a store family and a number of nodes.
+        """Return the workload resolved for a store family and a number of nodes, with preparing and selected phases.
 
         Drops a preparing phase whose operations all lack a form for this family. Downloads corpora that are not in the
         cache; `report` receives progress lines. With `offline`, such corpora stay without files. BadInput for a
@@ -179,7 +182,8 @@ class Workload:
     def shaping(self, phases: Collection[str]) -> frozenset[str]:
         """Return the parameters that determine the contents of the store after the named phases.
 
-        A changed value of one of them requires reloading the store. Unknown phases are ignored.
+        They are those of collections, corpora and encryption, of these phases and of the operations, sources and
+        variables that they use, and all that these parameters refer to. Unknown phases are ignored.
         """
         filled = self._single_node
         numbers = {index for index, phase in enumerate(filled.file.phases) if phase.name in phases}
@@ -224,9 +228,10 @@ class Workload:
         return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)
 
     def _set_at(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
-        """Return the place, for messages, where the value of a parameter was set: the user's setting, or the default.
+        """Return the place of the first user setting of the parameters `used`, or of those that they refer to.
 
-        `used` are the names of the parameters, `made_of` those that each refers to.
+        Without one, it is the place of the default of the first. `made_of` maps parameters to those that each refers
+        to.
         """
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
@@ -261,9 +266,9 @@ class Workload:
         return folder, error
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
-        """Return the base folder of relative paths at or below a place, and the user setting that they came from.
+        """Return the base folder of relative paths at or below a place, and the first user setting used there.
 
-        If the user set none of their parameters, the setting is None, and the folder is that of the workload file.
+        Without a setting, it is None, and the folder is that of the workload file.
         """
         used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
         setting = self._setting(used, filled.made_of)
@@ -276,6 +281,7 @@ class Workload:
         """
 
         def chosen(phase: Phase) -> bool:
+            """Return whether a phase prepares or is selected."""
             return phase.prepares or (not phase.optional if self.only is None else phase.name in self.only)
 
         phases = tuple(phase for phase in file.phases if chosen(phase))
@@ -285,7 +291,10 @@ class Workload:
         """Return a copy of the file without preparing phases in which no operation has a form for the family."""
 
         def needed(phase: Phase) -> bool:
-            """Return whether a phase does not prepare, or has an operation for the family."""
+            """Return whether a phase does not prepare, or has an operation with a form for the family.
+
+            An operation with a single form always counts.
+            """
             operations = [file.operations[name] for stream in phase.named_streams for name in stream.weights]
             return not phase.prepares or any(
                 isinstance(operation, Form) or form_for(operation, family) is not None for operation in operations

@@ -59,9 +59,9 @@ def wrong(what: str, remedy: str | None = None, key: str | None = None) -> Pydan
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the remedy for an unknown word: the most similar valid word, else the first 100 valid words, sorted.
+    """Return the remedy for an unknown word: the most similar valid word, or the first 100 valid words, sorted.
 
-    A word that differs only in capitals is the most similar one.
+    A word that differs only in capitals is the most similar one. All words are listed if none is similar.
     """
     words = sorted(known)
     likely = [other for other in words if abs(len(other) - len(word)) <= len(word)][:_COMPARED]
@@ -79,7 +79,7 @@ _LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
 def short_json(value: Any) -> str:
-    """Return a value as JSON for a message, cut to 60 characters; other than JSON values are texts in it."""
+    """Return a value as JSON for a message, cut to 60 characters; types that JSON lacks are formatted by `str`."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -239,10 +239,11 @@ def load(path: str | Path, model: type[M]) -> M:
 
 
 def validate(document: Document, model: type[M], data: Any = None, given: Mapping[Place, str] | None = None) -> M:
-    """Validate a document's data by a model and return the model; BadInput with the first five errors.
+    """Validate a document's data by a model and return the model; BadInput for invalid data.
 
     `data` replaces the document's data: the same structure with parameters filled in. `given` maps places to the origin
-    of their values, such as an option; errors of these values are reported there.
+    of their values, such as an option; errors of these values are reported there, once per origin. Several errors
+    become one that lists the first five.
     """
     data = document.data if data is None else data
     try:
@@ -282,7 +283,10 @@ def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[P
 
 
 def _message(detail: ErrorDetails, value: Any) -> tuple[str, str | None]:
-    """Return the problem and the remedy (or None) for one of pydantic's errors; `value` is the invalid value."""
+    """Return the problem and the remedy (or None) for one of pydantic's errors.
+
+    `value` is the invalid value; for a missing key, the mapping that lacks it.
+    """
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "wrong":
         return context["what"], context["remedy"]

@@ -87,7 +87,8 @@ class DataDocument(Document):
 def document_of(data: Mapping[str, Any], title: str) -> DataDocument:
     """Return data of a program as a document; `title` names it in errors. BadInput if it is not JSON data.
 
-    Paths in the data become texts. Relative paths start at the current folder.
+    Paths in the data become texts. The document's own path is `title` in the current folder, so relative paths start
+    there.
     """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_path_text)
@@ -276,7 +277,10 @@ class _Composer:
         return part
 
     def _count(self, event: Any, nodes: int, depth: int) -> None:
-        """Add `nodes` to the number of values; BadInput above 500,000 values or 60 levels of `depth`."""
+        """Add `nodes` to the number of values; BadInput above 500,000 values in total, or for a `depth` above 60.
+
+        `event` is the place of the error.
+        """
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise self._error(event, f"more than {MAX_NODES:,} values, with aliases counted in full")
@@ -289,9 +293,9 @@ class _Composer:
             raise self._error(event, f"tags such as {event.tag} are not supported", "remove the tag")
 
     def _mapping(self, place: Place) -> tuple[dict[str, Any], int]:
-        """Compose a mapping up to its end; return its data and the height of its highest value, 0 if it is empty.
+        """Compose a mapping up to its end; return its data and the number of levels below it, 0 if it is empty.
 
-        BadInput for duplicate keys and for keys that are not texts.
+        `place` is the mapping's path. BadInput for duplicate keys and for keys that are not scalars.
         """
         data: dict[str, Any] = {}
         height = 0
@@ -308,7 +312,10 @@ class _Composer:
         return data, height
 
     def _sequence(self, place: Place) -> tuple[list[Any], int]:
-        """Compose a list up to its end; return its data and the height of its highest element, 0 if it is empty."""
+        """Compose a list up to its end; return its data and the number of levels below it, 0 if it is empty.
+
+        `place` is the list's path.
+        """
         data: list[Any] = []
         height = 0
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):

@@ -135,6 +135,7 @@ def _words(lines):
     [
         ("", "q.json:1:1", "invalid JSON"),
         ('[\n {"search_queries": [}]', "q.json:2:22", "invalid JSON"),
+        ('["x\u2028y",\n {"a": }]', "q.json:2:8", 'near " {'),
         ("[]", "q.json", "expected a list of steps"),
         ('{"a": 1}', "q.json", "expected a list of steps"),
         ("[3]", "q.json, step 1", "expected an object"),

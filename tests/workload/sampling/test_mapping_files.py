@@ -7,6 +7,7 @@ import pytest
 
 from commands import within
 from loadframe.workload import load_workload
+from loadframe.workload.sampling import schema
 
 PROPERTIES = {
     "id": {"type": "keyword"},
@@ -105,3 +106,10 @@ def test_parameters_that_may_hold_data_are_left_out():
     assert mapped["day"] == fields["day"]
     documents = [json.loads(line) for line in Path("made-documents.ndjson").read_text().splitlines()]
     assert len({document["owner"] for document in documents}) == 1
+
+
+def test_frozen_columns_have_the_values_of_their_type():
+    columns = {"id": "int", "numbers": "frozen<list<int>>", "pairs": "list<frozen<map<text, int>>>"}
+    for document in schema.documents({"columns": columns}, "cassandra", 20, 1):
+        assert all(isinstance(number, int) for number in document["numbers"])
+        assert all(pair == {} for pair in document["pairs"])

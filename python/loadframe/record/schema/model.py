@@ -29,7 +29,10 @@ class Field:
 
 
 def undocumented(value: Mapping[str, object], documented: Sequence[Field]) -> list[str]:
-    """Return the paths of `value` (a manifest, a summary, an event) that no field of `documented` covers, sorted."""
+    """Return the dotted paths of `value` (a manifest, summary or event) that no field of `documented` covers, sorted.
+
+    See `_leaves` for the paths.
+    """
     patterns = [_steps(field.name) for field in documented]
     return sorted({".".join(path) for path in _leaves(value) if not any(_covers(p, path) for p in patterns)})
 
@@ -40,7 +43,10 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def _leaves(value: object) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each scalar and of each empty or scalar-only list; an empty mapping has none."""
+    """Yield the path of each scalar, as keys from the top; `[]` is the key of a list's elements.
+
+    A list without mappings and lists counts as a scalar. An empty mapping has no path.
+    """
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield from ((str(key), *rest) for rest in _leaves(below))
@@ -52,7 +58,10 @@ def _leaves(value: object) -> Iterator[tuple[str, ...]]:
 
 
 def _covers(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Return whether a documented path, split into keys, covers a path of a record, as `Field` describes."""
+    """Return whether a documented path covers a path of a record, both split into keys; see `Field` for the rule.
+
+    The path of an empty list or a list of scalars ends before the `[]` of its pattern.
+    """
     if not pattern or not path:
         # The path of an empty or scalar-only list ends before the pattern's `[]`.
         return pattern == path or pattern[:1] in {("**",), ("[]",)}
@@ -146,7 +155,10 @@ def _adapter(model: type) -> "TypeAdapter[Any]":
 
 
 def _documented(model: type, path: str, before: str) -> Iterator[Field]:
-    """Yield the documentation of a model's keys; `path` and `before` are prefixes of names and descriptions."""
+    """Yield the documentation of a model's keys and of its nested models.
+
+    `path` precedes all names (it ends with a dot unless empty), and `before` all descriptions.
+    """
     hints = get_type_hints(model)
     for entry in fields(model):
         note: _Note = entry.metadata[_NOTE]
@@ -166,7 +178,7 @@ def _documented(model: type, path: str, before: str) -> Iterator[Field]:
 
 
 def _known(hint: Any) -> Any:
-    """Return a type hint without None: `int` for `int | None`."""
+    """Return a type hint without None: `int` for `int | None`. A hint of several other types is not supported."""
     if get_origin(hint) in (Union, UnionType):
         (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
         return kind

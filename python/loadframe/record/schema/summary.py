@@ -78,7 +78,7 @@ class StreamSummary:
 
     @property
     def rate(self) -> Level | None:
-        """The rate of arrivals of an open loop, 1/s, or a mapping with its stages; None for other streams."""
+        """Arrivals of an open loop per second, or a mapping with their stages; None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property
@@ -104,7 +104,7 @@ class StreamSummary:
 
     @property
     def think_time(self) -> Level:
-        """Time from an answer to the client's next request, s, or a mapping for random times; 0 for open loops."""
+        """Time from an answer to the client's next request, s, or a mapping for random times; 0 for open loads."""
         return 0.0 if self.is_open else self._closed.get("think_time", 0.0)
 
     @property

@@ -79,8 +79,8 @@ class Searches:
     def query(self, query: Any) -> dict[str, Any]:
         """Return a query with encrypted values; adds the variables that encrypt them.
 
-        Queries without values stay as they are. NotEncryptable for a query other than bool, constant_score, term, terms
-        and range, and for several fields in one.
+        match_all, match_none, exists and ids stay as they are. NotEncryptable for a query other than these, bool,
+        constant_score, term, terms and range, and for several fields in one.
         """
         if not isinstance(query, Mapping) or len(query) != 1:
             raise NotEncryptable("a query must be a mapping with one key")
@@ -105,7 +105,10 @@ class Searches:
         return {kind: {name: known[kind](self._field(name), value), **boost}}
 
     def check_aggregations(self, aggregations: Mapping[str, Any]) -> None:
-        """Refuse aggregations that need more than equality or order of values, with NotEncryptable."""
+        """Refuse aggregations, also inner ones, other than terms, cardinality, value_count, missing, min and max.
+
+        min and max need a field that keeps its order. NotEncryptable for others and for unsupported keys.
+        """
         for aggregation in aggregations.values():
             for kind, inner in aggregation.items():
                 if kind in ("aggs", "aggregations"):
@@ -127,7 +130,11 @@ class Searches:
             raise NotEncryptable(f"encryption does not preserve the order of {known.name!r}")
 
     def _check_sort(self, sort: Any) -> None:
-        """Refuse a sort by a field that loses its order when encrypted, or with other keys than `order`."""
+        """Refuse a sort by a field that loses its order when encrypted, or with keys other than `order`.
+
+        NotEncryptable. `sort` is a field, a mapping of fields to options, or a list of these. `_doc`, `_shard_doc` and
+        `_score` are allowed.
+        """
         for entry in sort if isinstance(sort, list) else [sort]:
             for name, how in entry.items() if isinstance(entry, Mapping) else [(entry, "asc")]:
                 if name not in _NO_FIELDS and not self._field(name).ordered:
@@ -140,9 +147,9 @@ class Searches:
         return [self.query(query) for query in clauses] if isinstance(clauses, list) else self.query(clauses)
 
     def _term(self, known: Field, body: Any) -> Any:
-        """Return the condition of a term query on a field, with its value encrypted.
+        """Return the condition of a term query on the field `known`, with its value encrypted.
 
-        NotEncryptable for parameters other than `value` and `boost`.
+        `body` is the value, or a mapping with `value` and `boost`; NotEncryptable for other keys.
         """
         if not isinstance(body, Mapping):
             return self._value(known, body)
@@ -177,10 +184,11 @@ class Searches:
         return self._variable(known, known.how, value, "none")
 
     def _variable(self, known: Field, how: str | Mapping[str, Any], value: Any, bound: str) -> str:
-        """Add the variables that encrypt a value, and return the placeholder; the value may hold placeholders.
+        """Add the variables that encrypt a value, and return the placeholder of the encrypted one.
 
-        `how` is the field's encryption, and `bound` the end of a range that the value is: `low`, `high` or `none`.
-        NotEncryptable for null, a list or an object.
+        The value may hold placeholders itself. `how` is the encryption (see `Field.encryption_in`). `bound` is the end
+        of a range that the value is, `low` (gte, lt) or `high` (gt, lte), or `none`. NotEncryptable for null, a list or
+        an object.
         """
         if isinstance(value, list | Mapping) or value is None:
             raise NotEncryptable(f"{known.name!r} requires a single value; got {value!r}")
@@ -197,7 +205,7 @@ class Searches:
         return f"${{{name}}}"
 
     def _field(self, name: str) -> Field:
-        """Return a field by its full name; NotEncryptable without a mapping, or if its encryption allows no queries."""
+        """Return a field by its full name; NotEncryptable for an unknown one, full text and geographic points."""
         known = self.fields.get(name)
         if known is None:
             raise NotEncryptable(f"the mapping lacks the field {name!r}")
@@ -262,7 +270,10 @@ def encrypted(workload: ResolvedWorkload, config: ClientEncryption | None, docum
 
 
 def _fields(document: Document, name: str, definition: Mapping[str, Any]) -> dict[str, Field]:
-    """Return the fields of a collection by name. BadInput, at the collection, if it cannot be encrypted."""
+    """Return the fields of the collection `name` by full name, from its `definition`.
+
+    BadInput, at the collection, if it is a data stream or its mapping cannot be encrypted.
+    """
     try:
         if definition.get("data_stream"):
             raise NotEncryptable("a data stream requires a plain date as @timestamp")
@@ -388,7 +399,10 @@ def _corpus(plain: Form, key: str, fields: Mapping[str, Field]) -> Form:
 
 
 def _free(taken: set[str], name: str) -> str:
-    """Return `name` with the lowest suffix `_1`, `_2`, ... that is not in `taken`, and add it to `taken`."""
+    """Return `name` with the lowest suffix `_1`, `_2`, ... that is not in `taken`, and add the result to `taken`.
+
+    The suffix is always added.
+    """
     free = next(f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in taken)
     taken.add(free)
     return free

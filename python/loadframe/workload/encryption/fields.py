@@ -65,12 +65,15 @@ class Field:
 
 
 def fields_of(mappings: Mapping[str, Any]) -> dict[str, Field]:
-    """Return the fields of a mapping by full name; NotEncryptable for an unsupported type or mapping."""
+    """Return the fields of a mapping by full name, with dots for nested objects, without multi-fields.
+
+    NotEncryptable for an unsupported type, parameter or mapping.
+    """
     return {field.name: field for field in _fields(_properties(mappings), "")}
 
 
 def encrypted_mappings(mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of the encrypted documents: texts become `keyword`, numbers, dates and points `long`.
+    """Return the mapping of the encrypted documents: texts and booleans are `keyword`, all others `long`.
 
     NotEncryptable for an unsupported type or mapping.
     """
@@ -130,9 +133,10 @@ def _field(name: str, mapping: Mapping[str, Any]) -> Field:
 
 
 def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
-    """Convert a date format to strftime, as `format`, with its resolution in milliseconds, as `span`.
+    """Convert a date format of the store, such as `yyyy-MM-dd`, to `{"format": STRFTIME, "span": RESOLUTION}`.
 
-    NotEncryptable for an unsupported format. `name` is the field, for errors; None for a format in a query.
+    RESOLUTION is in milliseconds. NotEncryptable for a format without year, month and day, or with letters other than
+    yyyy uuuu MM dd HH mm ss SSS. `name` is the field, for errors; None for a format in a query.
     """
     pieces, end, span = [], 0, 86_400_000
     for match in _PIECE.finditer(date_format):

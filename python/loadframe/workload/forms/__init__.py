@@ -122,12 +122,12 @@ _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for 
 
 
 def _without(kind: str) -> tuple[str, ...]:
-    """Return the families that do not support a neutral verb."""
+    """Return the families that do not support the neutral verb `kind`."""
     return _WITHOUT_INGEST if kind == "take_in" else _WITHOUT_NEUTRAL
 
 
 def _sql(value: Any) -> str:
-    """Return the tag of an `sql` form: a query (elasticsearch family) or statements (postgresql)."""
+    """Return the union tag of an `sql` form: `a query` (with `query`, elasticsearch family), else `some statements`."""
     return "a query" if isinstance(value, Sql) or (isinstance(value, dict) and "query" in value) else "some statements"
 
 
@@ -325,11 +325,11 @@ class Form(Model):
 
     @property
     def _not_single_read(self) -> str | None:
-        """The kind, if it writes or consists of several requests, or None for a single read."""
+        """The kind, if it writes, refreshes or merges, or consists of several requests; else None."""
         return next((kind for kind in _NOT_SINGLE_READS if getattr(self, kind) is not None), None)
 
     def _asserted(self, kind: str) -> str:
-        """Return the kind for checking assertions: `kind`, or `statement` or `transaction` for SQL of PostgreSQL."""
+        """Return `kind`; for SQL of PostgreSQL, `statement` or `transaction`, the kinds that assertions distinguish."""
         if not isinstance(self.sql, Statements):
             return kind
         return "statement" if self.sql.transaction is None else "transaction"
@@ -350,11 +350,14 @@ class Form(Model):
         return getattr(self, self.kind)
 
     def fits(self, family: str) -> bool:
-        """Return whether a family supports the request; always true for a request to an additional target."""
+        """Return whether a family supports the request (see `known_to`); always true for one with its own target."""
         return self.target is not None or self.known_to(family)
 
     def known_to(self, family: str) -> bool:
-        """Return whether a family supports the request with all its options."""
+        """Return whether a family supports the kind of request, its options and its places of captured values.
+
+        `sql` and `command` fit by their shape: with `query` or not, a list or a mapping. A target is ignored.
+        """
         if any(getattr(self, option) is not None and family != other for option, other in _OPTIONS.items()):
             return False
         if self._misplaced(family) is not None:
@@ -374,14 +377,17 @@ class Form(Model):
         return self.kind in NEUTRAL and bool({"routing", "refresh"} & self.content.model_fields_set)
 
     def _misplaced(self, family: str) -> str | None:
-        """Return a place of a capture (`field`, `json`, `header`, `reply`) that a family does not support, or None."""
+        """Return the first place of a captured value, by name, that a family does not support; None if it supports all.
+
+        Places are `field`, `header`, `json` and `reply`. An unknown family supports none.
+        """
         places = {captured.place for captured in (self.capture or {}).values()}
         return next(iter(sorted(places - {*PLACES.get(family, ())})), None)
 
     def dump(self) -> dict[str, Any]:
-        """Return the form for the plan: only the keys that the file sets, without nulls; durations in seconds.
+        """Return the form for the plan: the keys that the file sets, durations in seconds.
 
-        The `k` of `recall` defaults to that of `knn`.
+        Nulls at the top level are dropped. The `k` of `recall` defaults to that of `knn`.
         """
         dumped = self.model_dump(exclude_unset=True, by_alias=True)
         recall = dumped.get("assert", {}).get("recall")
@@ -436,7 +442,7 @@ class Forms(Model):
 
 
 def _shape(value: Any) -> str:
-    """Return the tag of an operation: forms per family, or a single form, also for invalid values."""
+    """Return the union tag of an operation: `a form per family` if a key is a family, else `one form`."""
     families = isinstance(value, Forms) or (isinstance(value, dict) and any(_is_family(key, value) for key in NATIVE))
     return "a form per family" if families else "one form"
 
@@ -460,7 +466,7 @@ Operation = Annotated[
 def form_for(operation: Form | Forms, family: str) -> Form | None:
     """Return an operation's form for a family, or None if it does not support the family.
 
-    A single form may fit several families.
+    A single form may fit several families; one with a target fits all.
     """
     if isinstance(operation, Forms):
         form: Form | None = getattr(operation, family, None)

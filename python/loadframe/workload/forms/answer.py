@@ -113,7 +113,10 @@ class Assertion(Model):
         return self
 
     def misplaced(self, kind: str) -> str | None:
-        """Return why this kind of request does not support the assertion; None if it does."""
+        """Return why this kind of request does not support the assertion; None if it does.
+
+        `kind` is as in `Form._asserted`.
+        """
         if kind not in FINDS and (self.min_hits is not None or self.hits is not None):
             return f"asserting hits requires a search; {kind} has none"
         if kind not in READS and self.fields is not None:

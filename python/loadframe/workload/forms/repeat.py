@@ -14,8 +14,8 @@ RELATIONS = ("at_least", "at_most", "one_of")
 def _condition(value: Any) -> Any:
     """Return a value unchanged; refuse a mapping other than one comparison with a fitting bound.
 
-    `at_least` and `at_most` need a number or placeholder, `one_of` a non-empty list. The answer must equal any other
-    value.
+    `at_least` and `at_most` need a number or a text with a placeholder, `one_of` a non-empty list. A value that is not
+    a mapping is what the answer must equal.
     """
     if not isinstance(value, dict):
         return value
@@ -48,7 +48,10 @@ class Visible(Model):
     sample: Duration | None = None
 
     def plan(self) -> dict[str, float] | None:
-        """Return the probe for the plan, times in seconds and defaults filled in; None if `sample` is 0."""
+        """Return the probe for the plan: `every`, `within` and, if set, `sample`, in seconds, with defaults filled in.
+
+        None if `sample` is 0.
+        """
         if self.sample is None:
             return {"every": self.every or 0.01, "within": self.within or 30.0}
         if not self.sample:

@@ -108,7 +108,10 @@ class Http(Model):
 
 
 def captured(operations: Any) -> Iterator[tuple[Place, str]]:
-    """Yield the place and name of each captured value in the unvalidated operations of a file; skips invalid parts."""
+    """Yield the place (path of the name in the file) and the name of each captured value in a file's `operations`.
+
+    The operations may be invalid; invalid parts are skipped.
+    """
     for name, operation in operations.items() if isinstance(operations, Mapping) else ():
         families = operation if isinstance(operation, Mapping) else ()
         for keys in ((), ("http", "http"), *((key,) for key in families)):

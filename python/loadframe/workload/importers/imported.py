@@ -64,9 +64,9 @@ class Imported:
     def write(self, output: Path, option: str = "--output") -> tuple[str, "Imported", list[Path]]:
         """Write the workload file to `output`, without invalid entries, and next to it the files that belong to it.
 
-        Returns the workload's text, the import without invalid entries, and the paths of the other files. BadInput,
-        which names `option`, for a file that exists already or cannot be written; BadInput for a name without .yaml or
-        .yml, and as in `valid`. Adds a missing folder of these other files.
+        Returns the workload's text, the import without invalid entries, and the paths of the other files. Creates the
+        parent folder of these other files, but not that of `output`. BadInput, which names `option`, for a file that
+        exists or cannot be written; BadInput for a name without .yaml or .yml, and as in `valid`.
         """
         text, imported = self.valid()
         files = [output.parent / name for name in imported.files]
@@ -82,9 +82,10 @@ class Imported:
         return text, imported, files
 
     def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
-        """Return the import without the entry that caused an error; BadInput if the entry cannot be removed.
+        """Return the import without the entry that contains the line of `error`; the entry is added to `left_out`.
 
-        `text` is the workload file that was validated at `path`. The entry is added to `left_out`.
+        Operations, variables, corpora and phases can be removed. BadInput for an error elsewhere, and if no phase is
+        left. `text` is the workload file that was validated at `path`.
         """
         what = error.what.replace(f"{path}:", "line ")
         refused = BadInput(f"the imported workload is invalid: {what}", where=self.source, remedy=error.remedy)
@@ -137,9 +138,9 @@ _REMOVABLE = {"operations": "operation", "variables": "variable", "corpora": "co
 
 
 def _entry_at(text: str, number: int) -> tuple[str, str]:
-    """Return section and name of the entry that contains line `number`, from 1, of a generated workload file.
+    """Return section and name of the entry that contains a line of a generated workload file; empty texts without one.
 
-    Each is empty if there is none.
+    `number` is the number of the line, from 1.
     """
     lines = text.splitlines()[:number]
     section = next((line.partition(":")[0] for line in reversed(lines) if re.match(r"[a-z_]+:", line)), "")
@@ -168,9 +169,10 @@ def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
 
 
 def without_operation(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
-    """Return a copy of a phase or stream without an operation, or None if nothing is left.
+    """Return a copy of a phase or stream (keys of the file) without an operation, or None if nothing is left.
 
-    Also removes it from the streams and mixes of the phase. A phase that lacks it is returned unchanged.
+    Also removes it from the phase's streams and from mixes, whose other weights stay. A phase that lacks it is returned
+    unchanged. Journeys are not searched.
     """
     if "streams" in load:
         streams = [kept for stream in load["streams"] if (kept := without_operation(stream, operation)) is not None]
@@ -257,7 +259,7 @@ for _kind, _flow in ((_Block, False), (_Flow, True)):
 
 
 def _section(key: str, value: Any) -> str:
-    """Return the section `key` of the workload file as YAML, with its entries in block style."""
+    """Return the section `key` of the workload file as YAML; each entry begins a line (see `_styled`)."""
     entries = {name: _styled(entry) for name, entry in value.items()} if isinstance(value, dict) else _styled(value)
     section = _Block({key: _Block(entries) if isinstance(value, dict) else entries})
     return yaml.dump(
@@ -266,7 +268,7 @@ def _section(key: str, value: Any) -> str:
 
 
 def _styled(value: Any) -> Any:
-    """Return data with mappings of up to 100 characters as JSON in flow style, and longer ones in block style."""
+    """Return data with mappings in flow style (braces) if their JSON has up to 100 characters, else in block style."""
     if isinstance(value, list):
         return [_styled(entry) for entry in value]
     if not isinstance(value, dict):

@@ -56,10 +56,11 @@ class StepTimes:
 
 
 def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = StepTimes()) -> Imported:
-    """Return the workload of a query file, and optionally of data to load (`loaded`).
+    """Return the workload of a query file of the MPI benchmarker; `loaded` adds an index definition and its documents.
 
-    `times` replaces the times of all steps. Equal searches become one operation. Keys that are not imported are in
-    `left_out`. BadInput, with its place, for invalid input, and for two searches that differ only in such keys.
+    Times that are set in `times` replace those of all steps. Equal searches become one operation. Keys that are not
+    imported are in `left_out`. BadInput, with its place, for invalid input, and for two searches that differ only in
+    such keys.
     """
     where = str(path)
     steps = json_of(text_of(path), where)
@@ -124,7 +125,7 @@ def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
 def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a workload's data with a collection, a corpus, and phases that load it, before its own phases.
 
-    `fields` are the mapped fields. BadInput if the file of documents does not exist.
+    `fields` are the mapping's properties. BadInput if the file of documents does not exist.
     """
     if not loaded.documents.is_file():
         raise BadInput("the file does not exist", where=str(loaded.documents), remedy="check the path")
@@ -162,10 +163,10 @@ def _search(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTimes) -> dict[str, Any]:
-    """Return the phase of a step: its searches by name and frequency (`mix`), and its times.
+    """Return the phase of a step: its searches, with their frequencies in `mix`, and its times.
 
-    `times` take precedence over those of the step; a missing time has its default. BadInput for an invalid time, and
-    for an execution time of 0 s.
+    Times in `times` take precedence over those of the step; a missing time has its default. BadInput for an invalid
+    time of the step, even if it is replaced, and for an execution time of 0 s.
     """
     warmup, duration, pause = (
         number if given is None else given

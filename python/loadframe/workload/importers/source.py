@@ -6,9 +6,7 @@ The path of the key `size` in the third entry of the list under `operations` is 
 import json
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +44,18 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
-    """Parse JSON. BadInput for a syntax error, excessive nesting, too many values, and numbers out of range.
+    """Parse JSON; BadInput for invalid JSON and for values that are not supported.
 
-    The length of the text is not limited here; see `text_of`. `where` names the text in messages, with line and column
-    of a syntax error. `place` replaces these for a rendered text: it returns the origin of an offset in characters.
+    These are nesting beyond 50 levels, more than 500,000 values, a number out of range (whole: 64 bits), and half of a
+    surrogate pair. The length of the text is not limited here; see `text_of`. `where` names the text in messages, with
+    line and column of a syntax error. For a rendered text, `place` returns the origin of an offset in characters; a
+    syntax error names that origin instead.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
         _check(data)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
+        line = text.split("\n")[error.lineno - 1 : error.lineno]
         near = short_json(line[0][max(0, error.colno - 20) : error.colno + 20])
         at = f"{where}:{error.lineno}:{error.colno}" if place is None else place(error.pos)
         what = f"invalid JSON{'' if place is None else ' after rendering'}: {error.msg}, near {near}"
@@ -179,7 +179,10 @@ class ImportedObject:
         return int(number)
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
-        """Return a boolean, also from a text, or `default` if it is missing; BadInput for other values."""
+        """Return a boolean, also from the texts true and false (any case), or `default` if it is missing or null.
+
+        BadInput for other values.
+        """
         value = self.get(key, default)
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -195,7 +198,7 @@ class ImportedObject:
         return value
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts (a single text as a list), empty if it is missing; BadInput for other types."""
+        """Return a list of texts (a single text as a list), empty if it is missing; BadInput for other values."""
         value = self.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -218,7 +221,10 @@ class ImportedObject:
             yield ImportedObject(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
-        """Return the unread keys, sorted, without the `known` ones and comments."""
+        """Return the keys that were not read, sorted, without `known` ones and comments.
+
+        Comments are keys that begin with `#`, `//` or `_comment`.
+        """
         return sorted(key for key in set(self.data) - self.read_keys - set(known) if not key.startswith(_COMMENT))
 
 
@@ -230,8 +236,9 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{},]')
 def key_offsets(text: str) -> dict[str, int]:
     """Return the offset in characters of each object and key of a JSON text, by path.
 
-    A path is empty for the whole text, else such as `, operations[2], name`. Parts below 8 levels are omitted. The text
-    must be valid JSON.
+    A path is empty for the whole text, else such as `, operations[2], name`, with names as they are escaped in the
+    text. A key with an object has the offset of the object. Parts below 8 levels are omitted. The text must be valid
+    JSON.
     """
     places = {"": 0}
     #: Enclosing levels: path, and for a list the index of the current entry.
@@ -255,12 +262,6 @@ def key_offsets(text: str) -> dict[str, int]:
             outer, entry = around[-1]
             around[-1] = (outer, None if entry is None else entry + 1)
     return places
-
-
-def lines(text: str) -> dict[str, int]:
-    """Return the line number, from 1, of each object and key of a JSON text, by path as in `key_offsets`."""
-    begins = list(accumulate((len(line) for line in text.splitlines(keepends=True)), initial=0))
-    return {path: bisect_right(begins, offset) for path, offset in key_offsets(text).items()}
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:

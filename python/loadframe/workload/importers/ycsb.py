@@ -18,10 +18,10 @@ from loadframe.yamlfile import did_you_mean, short_json
 
 
 def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
-    """Return value and place (`file:line`) of each key. As in Java, the last value of a key applies.
+    """Return value and place (`file:line`) of each key of a properties file; its last value applies, as in Java.
 
-    `where` is the file for the places. Skips comments and empty lines, and joins lines that end with a backslash.
-    BadInput for a line that is not a property.
+    `where` is the file for the places. Skips comments and empty lines, and joins a line that ends with a backslash with
+    the next. Escapes are not decoded. BadInput for a line that is not a property.
     """
     properties: dict[str, tuple[str, str]] = {}
     lines = iter(enumerate(text.splitlines(), start=1))
@@ -71,7 +71,7 @@ class Properties:
         return int(number)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return the boolean of a property, or `default`; BadInput for other values."""
+        """Return whether a property, or `default`, is `true`; BadInput unless true or false, in any case."""
         return self.word(key, str(default).lower(), ("true", "false")) == "true"
 
     def word(self, key: str, default: str, words: tuple[str, ...]) -> str:
@@ -194,7 +194,7 @@ class _Core:
         return [f"{prefix}{index}" for index in range(self._bounded("fieldcount", 10, _MAX_FIELDS))]
 
     def _bounded(self, key: str, default: int, most: int) -> int:
-        """Return the whole number of a property, or `default`; BadInput unless it is from 1 to `most`."""
+        """Return the whole number of the property `key`, or `default`; BadInput unless it is from 1 to `most`."""
         number = self.properties.whole(key, default, least=1)
         if number > most:
             raise self.properties.error(key, f"expected at most {most}", "set a smaller number")
@@ -258,7 +258,10 @@ class _Core:
         return [min(shortest, self.length), self.length] if distribution == "uniform" else self.length
 
     def _chosen(self) -> dict[str, Any]:
-        """Return the variable that selects a record, by `requestdistribution`; BadInput for an invalid value."""
+        """Return the variable that selects a record (from 0), by `requestdistribution`; BadInput for an invalid value.
+
+        With inserts, the Zipf, latest and exponential distributions also cover inserted records.
+        """
         distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
         hot_items = self.properties.number("hotspotdatafraction", 0.2)
         hot_share = self.properties.number("hotspotopnfraction", 0.8)
@@ -293,11 +296,11 @@ class _Core:
         return {"uniform": [shortest, longest]}
 
     def _writes_all(self) -> bool:
-        """Return whether updates write all fields rather than one."""
+        """Return whether updates write all fields rather than one: `writeallfields`, false by default."""
         return self.properties.flag("writeallfields", False)
 
     def _reads_all(self) -> bool:
-        """Return whether reads return all fields rather than one."""
+        """Return whether reads return all fields rather than one: `readallfields`, true by default."""
         return self.properties.flag("readallfields", True)
 
     def _operations(self) -> dict[str, Any]:
@@ -332,7 +335,10 @@ class _Core:
         return f"user${{{number}_key}}" if self._hashed() else f"user${{{number}}}"
 
     def _write(self, number: str, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return an insert of the record that the variable `number` selects, with these field texts."""
+        """Return an insert of the record whose number is the variable `number`; `texts` are its fields.
+
+        The document also has its `key` and `number`.
+        """
         document = {"key": self._id(number), "number": f"${{{number}}}", **texts}
         return {"insert": {"collection": self.table, "id": self._id(number), "document": document}}
 
@@ -371,7 +377,7 @@ class _Core:
         return {"requests": self.operations}
 
     def _name_the_rest(self) -> None:
-        """Add the properties that are not imported to `left_out`."""
+        """Add the properties that are not imported to `left_out`, without those of YCSB's reporting. Call it last."""
         if self.properties.whole("insertstart", 0):
             self.left_out.append("insertstart: records are numbered from 0")
         if self.properties.whole("zeropadding", 1) > 1:

@@ -76,10 +76,10 @@ def of_mapping(path: Path, collection: str) -> Source:
 
 
 def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
-    """Refuse fields of a mapping that are not objects or have empty names, and parameters of a wrong type.
+    """Refuse fields of a mapping, also nested, that are not objects or have empty names, and invalid parameters.
 
-    Raises BadInput. Also checks nested fields. `name` is the path of the field, empty at the top; `where` is the file,
-    for errors.
+    Checked are `type`, `dims`, `dimension`, `scaling_factor`, `copy_to`, `properties` and `fields`. Raises BadInput.
+    `name` is the path of the field, empty at the top; `where` is the file, for errors.
     """
     dimensions = [mapping[key] for key in ("dims", "dimension") if key in mapping]
     copies = mapping.get("copy_to", [])
@@ -115,10 +115,11 @@ def _is_positive(value: object) -> bool:
 
 
 def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:
-    """Return a workload with `count` synthetic documents for a collection's definition. BadInput without fields.
+    """Return a workload with `count` (1 or more) synthetic documents for a collection's definition.
 
-    `stem` is the name of the workload and the beginning of the name of its file of documents. Equal seeds give equal
-    documents.
+    It has default queries. `stem` is the name of the workload and the beginning of the name of its file of documents.
+    If values of the key repeat, they become the numbers of the documents. Equal seeds give equal documents. BadInput
+    for a definition without fields.
     """
     definition, left_out = schema.safe(source.definition, source.family, None)
     made = list(schema.documents(definition, source.family, count, seed))
@@ -235,10 +236,11 @@ def _defaults(
     key: str | None,
     variables: dict[str, Any],
 ) -> list[Query]:
-    """Return queries for values of keywords and ranges of numbers and dates, and reads by id; at least one query.
+    """Return queries for values of keywords and ranges of numbers and dates; at least one query.
 
-    Adds their variables, which draw values from the corpus, to `variables`. Queries values of up to 2 fields, and
-    ranges of up to 2 others.
+    Queries values of up to 2 fields, and ranges of up to 2 others, if all families have a form for it. Families that
+    read documents by id do so instead. Adds the variables, which draw values from the corpus, to `variables`. Without a
+    field, the query has no condition.
     """
     fields = [(name, "equal") for name in profile.fields_of(Keywords)[:_QUERIES_OF_A_KIND]]
     ordered = [*profile.fields_of(Quantiles), *profile.fields_of(Dates)]
@@ -265,7 +267,7 @@ def _defaults(
 
 
 def _all(collection: str, families: Sequence[str], definitions: schema.Definitions) -> dict[str, Any]:
-    """Return requests for up to 10 documents without a condition, by family; families that read by id are omitted."""
+    """Return requests for up to 10 documents without a condition, for those families that do not read by id."""
     table = literal('"' + collection + '"')
     forms = {
         "elasticsearch": {"search": {"collection": collection, "size": _HITS}},
@@ -277,7 +279,10 @@ def _all(collection: str, families: Sequence[str], definitions: schema.Definitio
 
 
 def _reads_by_id(family: str, definitions: schema.Definitions) -> bool:
-    """Return whether default queries of a family read documents by id."""
+    """Return whether default queries of a family read documents by id.
+
+    These are redis, couchbase, and cassandra with a key of one column.
+    """
     if family == "cassandra":
         return isinstance(definitions.get(family, {}).get("key"), str)
     return family in ("redis", "couchbase")
@@ -286,9 +291,9 @@ def _reads_by_id(family: str, definitions: schema.Definitions) -> bool:
 def _form(
     family: str, collection: str, definitions: schema.Definitions, name: str, kind: str, value: Hole
 ) -> dict[str, Any] | None:
-    """Return a request for up to 10 documents with a value of the field `name`, or None if the family lacks one.
+    """Return a request for up to 10 documents by a value of the field `name`; None if it cannot be queried.
 
-    `kind` is `equal` for this value, or `from` for this value and greater ones.
+    `kind` is `equal` for this value, or `from` for this value and greater ones. `value` is a placeholder.
     """
     if family == "elasticsearch":
         properties = definitions[family].get("mappings", {}).get("properties", {})

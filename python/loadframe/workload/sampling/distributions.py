@@ -81,11 +81,11 @@ def read(text: str) -> tuple[DateFormat, int] | None:
 
 
 def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
-    """Return the most frequent format of dates, and the instant of each, or None unless all texts are dates.
+    """Return the most frequent format of dates, and the instant of each text, or None unless all texts are dates.
 
     Instants are in microseconds since 1970, without the zone. `texts` must not be empty. If none is an ISO date or
-    time, formats such as 20150131 and 31/01/2015 are tried, with years from 1900 to 2100. Times mixed with dates give
-    None.
+    time, five formats such as 20150131 and 31/01/2015 are tried in turn, with years from 1900 to 2100; day before
+    month. Times mixed with dates give None.
     """
     parsed = [read(text) for text in texts]
     dates = [date for date in parsed if date is not None]
@@ -215,14 +215,14 @@ class Quantiles:
         self._shared = frozenset(n for n, count in Counter(ordered).items() if count >= _SHARED) - self._long
 
     def like(self, values: Sequence[float], place: int, run: Run) -> float:
-        """Return a random number of about the same rank as the one at `place`; see `near`."""
+        """Return a random number of about the same rank as the one at `place`; see the method `near`."""
         return self.near(values[place], run.rng)
 
     def near(self, number: float, rng: random.Random) -> float:
         """Return a random number of about the same rank as a sampled one, rounded to the decimals of the sample.
 
-        A long number (7 digits or more) that was sampled is never returned, unless `exact`. A shorter number that at
-        least 5 documents share stays.
+        A sampled number of 7 digits or more is never returned, unless `exact`. A shorter number that occurs at least 5
+        times in the sample is returned unchanged.
         """
         number = _bounded(number)
         if number in self._shared:
@@ -237,10 +237,10 @@ class Quantiles:
         return self.unlike_sampled(drawn, rng)
 
     def unlike_sampled(self, drawn: Callable[[], float], rng: random.Random) -> float:
-        """Return a rounded number from `drawn` that is not a sampled long one.
+        """Return a rounded number from `drawn` that is not a sampled one of 7 digits or more.
 
-        After 20 sampled ones, the next is reduced by up to 10 %, except with `near`. If 20 attempts at this fail, it
-        moves to a free number nearby.
+        If 20 further draws are sampled ones, the last is reduced by up to 10 %, at random, in up to 20 attempts; not
+        with `near=True`. If these fail, it moves in growing steps to a free number nearby.
         """
         number = self.rounded(drawn())
         for _ in range(_ATTEMPTS):
@@ -274,7 +274,7 @@ class Quantiles:
         return first if first == second else first + (second - first) * share
 
     def rounded(self, number: float) -> float:
-        """Return a number rounded like the sampled ones."""
+        """Return a number with the decimals of the sample; an integer if all sampled numbers are integers."""
         return round(number) if self.is_whole else round(float(number), self._decimals)
 
 
@@ -326,7 +326,11 @@ class Keywords:
                 pseudonyms.of(value, self._parts)
 
     def like(self, values: Sequence[str], place: int, run: Run) -> str:
-        """Return the pseudonym of the keyword at `place`; a keyword of one place may get a new one in some runs."""
+        """Return the pseudonym of the keyword at `place`, a sampled one.
+
+        A local keyword (of one run of the sample) of 3 characters or more gets a new one in some runs, the same for the
+        run.
+        """
         value = values[place]
         if value not in self._growth.local:
             return self._pseudonyms.of(value, self._parts)
@@ -369,7 +373,11 @@ class Text:
         return "".join(parts[:-1])
 
     def _word(self, word: str, run: Run) -> str:
-        """Return the pseudonym of a word. A local one gets a new one in some runs, so that the vocabulary grows."""
+        """Return the pseudonym of a word.
+
+        A local word (of one run of the sample) of 3 letters or more gets a new one in some runs, so that the vocabulary
+        grows.
+        """
         if word not in self._growth.local or len(word) <= _SHORT:
             return self._pseudonyms.word(word)
         if word not in run.words:
@@ -389,9 +397,10 @@ class Pairs:
         self._divide(sorted(bounded), 0)
 
     def _divide(self, pairs: list[tuple[float, float]], part: int) -> None:
-        """Divide sorted pairs at the median of the first (`part` 0) and second (1) numbers in turn, down to 5 to 9.
+        """Divide sorted pairs at the median of the first (`part` 0) and second (1) numbers in turn, to 5 to 9 pairs.
 
-        Adds the rectangle of each pair. Equal pairs are not divided. Sorts `pairs` in place.
+        Stores the rectangle (low and high of both numbers) of each pair. Equal pairs are not divided. Sorts `pairs` in
+        place.
         """
         if len(pairs) >= 2 * _VALUES_PER_QUANTILE and pairs[0] != pairs[-1]:
             pairs.sort(key=itemgetter(part))
@@ -437,10 +446,10 @@ _POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
 
 
 def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms, span: int) -> Distribution:
-    """Return the distribution that fits texts, which must not be empty: dates, points, text or keywords.
+    """Return the distribution that fits texts, which must not be empty: dates, points, text or keywords, in this order.
 
-    Text has 1.5 words or more on average, and at least half of the texts occur once. `span` is the number of texts in a
-    run of documents.
+    Text has 1.5 words or more on average (texts without a space count as 0), and at least half of the texts occur once.
+    `span` is the number of texts in a run of documents.
     """
     parsed = read_all(texts)
     if parsed is not None:
@@ -472,7 +481,7 @@ def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution
 
 
 def digits(number: float) -> int:
-    """Return the number of digits of a number: all of a whole one, the significant ones of a float."""
+    """Return the number of digits of a number: all of a whole one; of a float, those without zeros at both ends."""
     text = repr(abs(number)).partition("e")[0].replace(".", "")
     return len(text.strip("0")) if isinstance(number, float) else len(text)
 

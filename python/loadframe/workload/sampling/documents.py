@@ -30,7 +30,8 @@ _Item = TypeVar("_Item")
 def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
     """Return up to `most` random documents of a file, in its order. BadInput for a missing, empty or malformed file.
 
-    Reads the whole file, which may be NDJSON, CSV or Parquet. Equal seeds select equal documents.
+    Reads the whole file. It is Parquet by its content, CSV by its name (.csv, .tsv), and else NDJSON; the last two may
+    be compressed. Only sampled lines of NDJSON are parsed. Equal seeds select equal documents.
     """
     name = path.name.lower()
     packed = next((kind for suffix, kind in _PACKED.items() if name.endswith(suffix)), None)
@@ -61,7 +62,7 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
 def plain(value: Any) -> Any:
     """Return a value of a store or file as JSON: dates as ISO text, decimals as numbers, bytes as base64.
 
-    NaN and infinity become None, and values of unknown types text.
+    Sets become lists, NaN and infinity None, keys texts, and values of unknown types `str(value)`.
     """
     result: Any = str(value) if value is not None else None
     match value:
@@ -85,7 +86,10 @@ def plain(value: Any) -> Any:
 
 
 def _reservoir_sample(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
-    """Return up to `most` random items, in their order, in runs of up to 20 neighbours (reservoir sampling of runs)."""
+    """Return up to `most` random items, in their order, by reservoir sampling of runs of neighbours.
+
+    A run has `most` / 20 items, at least 1 and at most 20.
+    """
     length = max(1, min(_RUN, most // _RUN))
     size = math.ceil(most / length)
     kept: list[tuple[int, list[_Item]]] = []
@@ -211,7 +215,7 @@ def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, A
 
 
 def _cell(text: str) -> Any:
-    """Return a cell as a number or boolean if it is one. Numbers with leading zeros stay texts."""
+    """Return a cell as a number or boolean (true, false) if it is one in JSON, else as text, such as 007."""
     if text in ("true", "false"):
         return text == "true"
     try:

@@ -54,7 +54,7 @@ class Field:
 
     @property
     def has_long_text(self) -> bool:
-        """Whether a kept value has more than 8 words."""
+        """Whether one of the field's values that the user keeps has more than 8 words; False if none are kept."""
         kept = (kind for kind in self.kinds.values() if isinstance(kind, OriginalValues))
         return any(len(str(value).split()) > _WORDS_OF_KEYWORD for kind in kept for value in kind.values)
 
@@ -116,8 +116,9 @@ class Object:
     def like(self, values: Sequence[Mapping[str, Any]], place: int, run: Run) -> dict[str, Any]:
         """Return a random object with fields like those of a run's objects (`values`), and entries under random keys.
 
-        Fields follow objects at different distances from `place` if the run has enough, so that no object has the
-        combined values of a sampled one. Fewer than 10 objects are replaced by a random run of all objects.
+        Each field follows the object at a random distance from `place`, the same in the run; distances differ if there
+        are as many objects as fields, so that no object has the combined values of a sampled one. Fewer than 10 objects
+        are replaced by a random run of all objects.
         """
         if len(values) < _RUN // 2:
             values = run.once(("objects", id(self)), lambda: run.rng.choice(self._runs))
@@ -173,9 +174,10 @@ class Array:
             self._common = shared_pairs([value for value in values if _are_texts(value)])
 
     def like(self, values: Sequence[Sequence[Any]], place: int, run: Run) -> list[Any]:
-        """Return an array with the length of the one at `place`, and elements like the elements of the run's arrays.
+        """Return an array with the length of the one at `place`, and elements like those of all arrays in `values`.
 
-        Neighbouring texts that several sampled arrays share stay neighbours.
+        An array of texts follows the one at `place`; neighbours that several sampled arrays share stay neighbours.
+        Elements of short arrays of numbers are drawn per position, and coordinates as pairs.
         """
         if self._pairs is not None:
             return list(self._pairs.near((values[place][0], values[place][1]), run.rng))
@@ -252,9 +254,8 @@ class Profile:
     def __init__(self, documents: Sequence[Mapping[str, Any]], *, keep: Sequence[str] = (), seed: int = 1) -> None:
         """Profile documents, in the order of the collection if it is known.
 
-        `keep`: paths of fields, such as `a.b`, with unchanged values.
-
-        BadInput for a kept field that no document has, or that holds only objects.
+        `keep` are paths of fields, such as `a.b`, whose values stay unchanged. BadInput for a kept field that no
+        document has, or that holds no texts, numbers or booleans.
         """
         self._seed = seed
         self.pseudonyms = Pseudonyms(seed)
@@ -301,7 +302,10 @@ class Profile:
         return name in self._unique
 
     def fields_of(self, kind: type[Distribution]) -> list[str]:
-        """Return the top-level fields in which all values follow one distribution of a kind, in order of appearance."""
+        """Return the top-level fields whose values, without any null, all follow one distribution of class `kind`.
+
+        They are in order of appearance.
+        """
         return [
             name
             for name, field in self.root.fields.items()
@@ -313,12 +317,13 @@ class _DistinctValues:
     """Values of a field that do not repeat."""
 
     def __init__(self, field: "Field") -> None:
+        """Begin without used values; `field` draws further ones."""
         self._field = field
         self._used: set[Any] = set()
         self._largest: float = -math.inf  #: number among the used values
 
     def unused(self, value: Any, number: int, run: Run) -> Any:
-        """Return `value` if it is unused, else a drawn unused value; record it as used.
+        """Return `value` if it is unused, else a drawn unused value; record it as used. None counts as used.
 
         After 50 attempts, a whole number becomes the largest used one plus 1. A text gets `number` appended, or the
         first number after it that makes it unused.
@@ -365,7 +370,7 @@ def _are_points(values: Sequence[Mapping[str, Any]], path: str, around: _Profili
 
 
 def _identify(values: Sequence[Any]) -> bool:
-    """Return whether values are texts or whole numbers that do not repeat."""
+    """Return whether values are all texts or all whole numbers, and do not repeat."""
     types = {type(value) for value in values}
     return types in ({str}, {int}) and len(set(values)) == len(values)
 

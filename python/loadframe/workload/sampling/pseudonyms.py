@@ -75,10 +75,7 @@ class Run:
         return self._made[key]
 
     def other(self, key: Hashable, place: int, count: int) -> int:
-        """Return a place from 0 to below `count`, at the same random distance from `place` for each call with this key.
-
-        Places beyond the end continue from 0.
-        """
+        """Return (`place` + shift) modulo `count`; the shift is random, and the same in the run for each key."""
         shift: int = self.once(("shift", key), lambda: self.rng.randrange(2**30))
         return (place + shift) % count
 
@@ -86,7 +83,8 @@ class Run:
 def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
     """Return the values with less than `span` between their first and last place.
 
-    `placed` are pairs of place and value, by ascending place. Below 20 spans, returns the values with one place only.
+    `placed` are pairs of place and value, by ascending place. If the last place is below 20 spans, returns the values
+    that occur in one place only.
     """
     first: dict[_Value, int] = {}
     last: dict[_Value, int] = {}
@@ -99,7 +97,10 @@ def local(placed: Iterable[tuple[int, _Value]], span: int) -> frozenset[_Value]:
 
 
 def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Value, _Value]]:
-    """Return the pairs of neighbours that at least 5 sequences share; from many long sequences, every nth counts."""
+    """Return the pairs of neighbours that at least 5 sequences contain.
+
+    If the sequences have 2 million values or more, only every nth is counted.
+    """
     step = 1 + sum(map(len, sequences)) // _COUNTED
     counts = Counter(pair for sequence in sequences[::step] for pair in set(pairwise(sequence)))
     return frozenset(pair for pair, count in counts.items() if count >= _SHARED)
@@ -108,9 +109,9 @@ def shared_pairs(sequences: Sequence[Sequence[_Value]]) -> frozenset[tuple[_Valu
 def rearranged(
     sequences: Sequence[Sequence[_Value]], pairs: frozenset[tuple[_Value, _Value]], rng: random.Random
 ) -> list[list[_Value]]:
-    """Return copies of sequences in which values outside of shared `pairs` have changed places at random.
+    """Return copies of sequences in which values outside of shared `pairs` are exchanged at random.
 
-    Each distinct value takes the places of another one that occurs as often, so that similar sequences stay similar.
+    A value takes all such places of another one that has as many of them, so that similar sequences stay similar.
     """
     alone = [
         [
@@ -145,7 +146,7 @@ class Growth:
     """
 
     def __init__(self, counts: Mapping[Any, int], local_values: frozenset[Any]) -> None:
-        """`counts` are the occurrences of all values, `local_values` the values in one run of documents only."""
+        """`counts` are the occurrences of all sampled values, `local_values` those of them that `local` returns."""
         self.local = local_values
         self._distinct = len(counts)
         self._seen: set[Any] = set()
@@ -211,7 +212,10 @@ class Pseudonyms:
         return text.casefold() in self._sampled
 
     def of(self, text: str, parts: "Parts | None" = None) -> str:
-        """Return the pseudonym of a text, drawn at the first call; it keeps the `parts` shared with similar texts."""
+        """Return the pseudonym of a text, drawn at the first call; `parts` shared with others get their pseudonyms.
+
+        Later calls return the same, whatever `parts` is.
+        """
         if text not in self._texts:
             self._texts[text] = self.unused(text, parts)
         return self._texts[text]
@@ -224,7 +228,10 @@ class Pseudonyms:
         return self._texts.get(text) or WORD.sub(lambda match: self.word(match[0]), text.replace("@", "-"))
 
     def word(self, word: str) -> str:
-        """Return the pseudonym of a word, drawn at the first call; it is in upper case or capitalized like the word."""
+        """Return the pseudonym of a word, drawn at the first call, the same for all capitalizations.
+
+        It is in upper case or capitalized like the word.
+        """
         folded = word.lower()
         if folded not in self._words:
             self._words[folded] = self.unused(folded)
@@ -246,11 +253,11 @@ class Pseudonyms:
     def fresh(
         self, like: str, parts: "Parts | None" = None, words: dict[str, str] | None = None, *, loosely: bool = False
     ) -> str:
-        """Return a new random text of the shape of `like` that was not sampled.
+        """Return a random text of the shape of `like` that was not sampled; it may have been returned before.
 
-        If 50 attempts give sampled texts, the last is returned, with a letter appended if it has 4 characters or more.
-        `parts`, which other texts share, get their pseudonyms; with `loosely`, half of the shared words are new.
-        `words` holds the pseudonyms of words that only this run has, and gets those of new ones.
+        If 50 attempts give sampled texts, the last is returned, with a letter appended if `like` has 4 characters or
+        more. `parts`, which other texts share, get their pseudonyms; with `loosely`, and after 10 attempts, half of the
+        shared words are new. `words` holds the pseudonyms of words that only this run has, and gets those of new ones.
         """
         for attempt in range(_ATTEMPTS):
             is_loose = loosely or attempt >= _STRICT_ATTEMPTS

@@ -116,10 +116,11 @@ _FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 
 
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
-    """Return the queries of a file, most frequent first, and its parts that were left out. BadInput without queries.
+    """Return the at most 100 most frequent distinct queries of a file, in that order, and its parts that were left out.
 
     `collection` is its name in the queries. Values are replaced by the pseudonyms of `profile`. Left out are lines
-    without a query, queries of other stores than the most frequent one, and the rarest queries.
+    without a query, queries of other families than the one with the most distinct queries, and less frequent queries.
+    BadInput without queries.
     """
     text = text_of(path, _LARGEST_LOG)
     counts: Counter[str] = Counter()
@@ -152,7 +153,7 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
 def _requests(text: str) -> Iterator[tuple[str, Any]]:
     """Yield family and request of each query of a file; the request is None for a line that is not a query.
 
-    The family may then be empty.
+    The family is then empty, or that of the line. The request is not anonymised.
     """
     try:
         whole = parsed(text)
@@ -213,7 +214,7 @@ _MONGO_TYPES = {"filter": dict, "sort": dict, "projection": dict, "pipeline": li
 
 
 def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the family and each SELECT statement of an SQL file or a PostgreSQL log, or None for another statement."""
+    """Yield `postgresql` and each SELECT or WITH statement of an SQL file or a PostgreSQL log, None for others."""
     lines = [line for line in text.splitlines() if line.strip()]
     if re.search(r"^.*\bLOG:.*$", text, re.MULTILINE):
         # A statement goes on in lines that begin with a tab.
@@ -227,9 +228,10 @@ def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _statements(text: str) -> Iterator[str | None]:
-    """Yield the statements of a text without comments, or None for each unclear one and each other than a query.
+    """Yield the SELECT and WITH statements of a text without comments, or None for each other or unclear one.
 
-    Yields an empty text for white space alone.
+    Unclear are statements with `$` (parameters), an unclosed quote, or a backslash before a quote. Yields an empty text
+    for white space alone.
     """
     tokens: list[str] = []
     is_clear = True
@@ -257,11 +259,12 @@ class _Values:
     """Replaces values of queries by the pseudonyms of the sampled values."""
 
     def __init__(self, profile: Profile) -> None:
+        """Take the pseudonyms, and the paths of all and of kept fields, from `profile`."""
         self._profile = profile
         self._fields = set(profile.paths)
 
     def is_field(self, text: str) -> bool:
-        """Return whether a text is the path of a field, perhaps with a subfield or a weight."""
+        """Return whether a text is the path of a field, perhaps with a leading `$`, a subfield or a weight (`^2`)."""
         path = text.partition("^")[0].removeprefix("$")
         return path in self._fields or self._is_subfield(path)
 
@@ -273,8 +276,8 @@ class _Values:
     def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
         """Return the pseudonym of a text; fields, dates, words of the language and values of kept fields stay.
 
-        `key` is the field or key above the text. With `is_data`, quantities are replaced, and sampled values even if
-        they are words of the language.
+        `key` is the field or key above the text. With `is_data`, quantities such as `5km` are replaced, and words of
+        the language that were sampled.
         """
         if key in self._profile.kept or self.is_field(text) or distributions.read(text) or text in _ORDERS:
             return text
@@ -284,7 +287,7 @@ class _Values:
         return self._profile.pseudonyms.known(text)
 
     def number(self, number: float) -> float:
-        """Return a number; with 7 digits or more, a whole one becomes its pseudonym, others get 4 significant ones."""
+        """Return a number of up to 6 digits unchanged; else the pseudonym of a whole one, 4 digits of others."""
         if digits(number) < LONG_NUMBER:
             return number
         if isinstance(number, int):
@@ -330,7 +333,7 @@ class _Values:
         return self._profile.pseudonyms.known(name)
 
     def name(self, name: str, collection: str) -> str:
-        """Return `name`, which a statement quotes, or its pseudonym if it is data: some servers quote texts like names.
+        """Return `name`, which a statement quotes, or its pseudonym if it was sampled or looks like an identifier.
 
         Fields and the collection stay. The result has no quotes.
         """
@@ -390,9 +393,10 @@ def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
 
 
 def _number(token: str, values: _Values) -> str:
-    """Return the replacement of a number of a statement; a short number stays as it is written.
+    """Return the replacement of a number token of a statement, as text; a short number stays as it is written.
 
-    A token that is not a number, or has thousands of digits, is replaced as a text.
+    A token that is not a number, or has thousands of digits, is replaced as a text. `_` is ignored; 0x, 0o and 0b are
+    read.
     """
     bare = token.replace("_", "").lower()
     bases = {"0x": 16, "0o": 8, "0b": 2}

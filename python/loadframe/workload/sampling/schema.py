@@ -72,8 +72,9 @@ Definitions = dict[str, dict[str, Any]]
 def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
     """Return a live collection's definition without values of the user, and descriptions of the omitted parts.
 
-    `profile` tells which names of fields are data; None if nothing was sampled. Omitted without a description: indexes
-    of MongoDB, and settings and mapping parameters that are not on a list, except analyzers.
+    `profile` tells which names of fields are data; None if nothing was sampled. Omitted without a description: MongoDB
+    indexes of fields whose names look like data, and settings and mapping parameters that are not on a list, except
+    analyzers.
     """
     left_out: list[str] = []
     if family == "elasticsearch":
@@ -151,7 +152,7 @@ def _safe_mapping(
 
 
 def _object(field: Field) -> Object | None:
-    """Return the distribution of a field's objects, also inside arrays, or None without objects."""
+    """Return the distribution of a field's objects, or of objects in its arrays; None without objects."""
     for kind in field.kinds.values():
         if isinstance(kind, Object):
             return kind
@@ -161,9 +162,10 @@ def _object(field: Field) -> Object | None:
 
 
 def inferred(profile: Profile) -> Definitions:
-    """Return the definitions of a collection for profiled documents, by family.
+    """Return the definitions of a collection for profiled documents, by family: elasticsearch, cassandra, postgresql.
 
-    Cassandra is omitted without a key, and Cassandra and PostgreSQL if names of fields are data.
+    Without a key (see `key_of`), Cassandra is omitted. If names of top-level fields are data, Cassandra and PostgreSQL
+    are.
     """
     fields = profile.root.fields
     definitions: Definitions = {
@@ -206,7 +208,10 @@ def _only(field: Field) -> Any:
 
 
 def _mapped(field: Field) -> dict[str, Any]:
-    """Return the mapping of a field for the search family; `keyword` for mixed kinds."""
+    """Return the mapping of a field for the search family; an array has that of its elements.
+
+    It is `keyword` for mixed kinds and for arrays without elements.
+    """
     kind = _only(field)
     scalar = {"whole": "long", "number": "double", "boolean": "boolean"}.get(_scalar(kind), "keyword")
     mapping: dict[str, Any] = {"type": scalar}
@@ -249,9 +254,9 @@ _POSTGRESQL = {"whole": "bigint", "number": "double precision", "boolean": "bool
 
 
 def _column(field: Field, types: Mapping[str, str]) -> str:
-    """Return the type of a field's column; `types` maps scalar kinds to the types of Cassandra or PostgreSQL.
+    """Return the type of a field's column; `types` is `_CQL` or `_POSTGRESQL`, types by the result of `_scalar`.
 
-    The kind is empty for arrays, objects and mixed values.
+    Dates are dates or timestamps if the store reads their format, else texts.
     """
     kind = _only(field)
     if isinstance(kind, Dates) and kind.format.pattern != "%H:%M:%S":
@@ -343,10 +348,12 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
 
 
 def _synthetic_column(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of values of a CQL or SQL column type: lists have up to 3 values, and maps are empty.
+    """Return the generator of values of a CQL or SQL column type: lists have up to 3 values, maps and JSON are empty.
 
-    `rng` draws the column's vocabulary now.
+    `rng` draws the column's vocabulary now. Unknown types get keywords.
     """
+    if frozen := re.fullmatch(r"frozen<(.*)>", kind):
+        return _synthetic_column(frozen[1], rng)
     array = re.fullmatch(r"(?:list|set)<(.*)>|(.*)\[\]", kind)
     if array:
         inner = _synthetic_column(array[1] or array[2], rng)
@@ -370,9 +377,10 @@ def _synthetic_column(kind: str, rng: random.Random) -> Maker:
 
 
 def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of values of a scalar kind; for unknown kinds, of keywords by a power law.
+    """Return the generator of values of a scalar kind, such as `bigint`, `double` or `ip`.
 
-    `rng` draws the vocabulary now; the generator's own argument draws the values.
+    Unknown kinds get keywords, a few of which are frequent. `rng` draws the vocabulary now; the generator's own
+    argument draws the values.
     """
     bits = _WHOLE.get(kind)
     words = [_word(rng) for _ in range(_KEYWORDS)]
@@ -395,6 +403,7 @@ def _text(rng: random.Random) -> Maker:
     words = [_word(rng) for _ in range(_WORDS)]
 
     def make(rng: random.Random) -> str:
+        """Return a text of 5 to 40 words; the first words of the vocabulary are the most frequent."""
         places = (min(int(rng.paretovariate(0.7)) - 1, _WORDS - 1) for _ in range(rng.randint(5, 40)))
         return " ".join(words[place] for place in places)
 
@@ -407,7 +416,7 @@ def _word(rng: random.Random) -> str:
 
 
 def _date(format_: str) -> Maker:
-    """Return the generator of dates in 2024 in a date format of the search family; numbers for `epoch_...`.
+    """Return the generator of dates in 2024 (UTC) in a date format of the search family; numbers for `epoch_...`.
 
     An unknown or empty format gives ISO 8601.
     """
@@ -417,6 +426,7 @@ def _date(format_: str) -> Maker:
     epoch = {"epoch_millis": 1000, "epoch_second": 1}.get(format_)
 
     def make(rng: random.Random) -> Any:
+        """Return a random date as a text in the format, or as a number for `epoch_...`."""
         instant = _BEGIN + timedelta(seconds=rng.randrange(_SECONDS))
         return instant.strftime(pattern) if epoch is None else int(instant.timestamp()) * epoch
 

@@ -107,6 +107,7 @@ def import_rally(
         remarks.append(f"The import ran code of the track: {' and '.join(sources.ran)}. Its output is stored as data.")
 
     def place(section: str, name: str) -> str | None:
+        """Return `file:line` of the operation `name` in the track; None for other sections and unknown operations."""
         where = schedule.origins.get(name) if section == "operations" else None
         return None if where is None else track.place(where)
 

@@ -25,9 +25,9 @@ _NONE = "because no operation creates it"
 def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert create-index to a form, or to a PUT request if the form cannot express it.
 
-    For a declared index, or without a body, report the operation as left out, add its settings to the declared
-    collections that it names, by default all, and return an empty list. The load creates declared collections before
-    its first phase.
+    For a declared index, or without a body, report the operation as left out, merge its settings into those of the
+    declared collections that it names (all if it names none), and return an empty list. The load creates declared
+    collections before its first phase.
     """
     target = make.target(part)
     if part.data.get("body") is not None and target not in make.track.collections:
@@ -86,7 +86,11 @@ def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the shrinking of one index; reported as not imported for several, with an empty list."""
+    """Convert the shrinking of one index, and record the target as created.
+
+    Keys of its body other than `settings` are reported. The default source is the only collection. For several sources,
+    the operation is reported, and the list is empty.
+    """
     source, target = part.text("source-index", make.track.only_collection()), part.text("target-index")
     body = part.mapping("target-body")
     part.get("shrink-node")
@@ -102,9 +106,10 @@ def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert to `wait_for_health`, or, for parameters that it lacks, to a health request.
+    """Convert to `wait_for_health`, or to a plain health request that may repeat.
 
-    With `retry-until-success`, the request is repeated until the cluster is as healthy as its parameters demand.
+    The form requires a status, `nodes` as a number or `>=N`, one collection or none, and no further parameters. A plain
+    request with `retry-until-success` is repeated until the cluster is as healthy as its parameters demand.
     """
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
@@ -124,7 +129,11 @@ def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a healthy cluster that Rally derives from the query parameters of a health request."""
+    """Return the conditions that Rally derives from the query parameters of a health request, for `repeated`.
+
+    The status must be at least `wait_for_status` (default: any), and with `wait_for_no_relocating_shards`, no shard
+    moves.
+    """
     colours = ["green", "yellow", "red"]
     status = parameters.get("wait_for_status")
     good = colours[: colours.index(status) + 1] if status in colours else colours
@@ -133,9 +142,10 @@ def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def repeated(part: ImportedObject, until: dict[str, Any]) -> Form:
-    """Return the form's key `repeat`: repeat until the conditions `until` hold, or without conditions until success.
+    """Return `{"repeat": ...}` for a form: repeat until all conditions in `until` hold, or if empty until success.
 
-    The pause is the operation's `retry-wait-period` (0.5 s by default). Rally has no timeout; this one is a day.
+    `until` maps values of the answer (`a.b` or a JSON pointer) to conditions. The pause is the operation's
+    `retry-wait-period` (0.5 s by default). Rally has no timeout; this one is a day. Marks Rally's keys as read.
     """
     every = part.number("retry-wait-period", 0.5) or 0.5
     part.get("retries"), part.get("retry-until-success")
@@ -143,12 +153,15 @@ def repeated(part: ImportedObject, until: dict[str, Any]) -> Form:
 
 
 def retried(part: ImportedObject, form: Form) -> Form:
-    """Return a plain request with a repeat until success; return other forms unchanged."""
+    """Return a plain request with a repeat until success; return other forms unchanged.
+
+    Whether the operation requests retries is not checked.
+    """
     return form | repeated(part, {}) if "request" in form else form
 
 
 def index_stats(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert an index-stats request, repeated until its condition holds if it requests retries.
+    """Convert an index-stats request. With `retry-until-success`, it is repeated until its condition holds.
 
     A condition without retries is reported as not imported.
     """
@@ -166,10 +179,10 @@ def index_stats(make: TrackConversion, part: ImportedObject, name: str) -> list[
 def waiting(
     path: Callable[[ImportedObject], str], until: dict[str, Any]
 ) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
-    """Return a converter to a GET request that repeats until a condition holds.
+    """Return a converter to a GET request that repeats until all conditions hold.
 
-    `path` returns the request's path for an operation; `until` maps values of the answer to their conditions. Rally's
-    own interval and number of checks are ignored; see `repeated`.
+    `path` returns the request's path for an operation. `until` is as in `repeated`, which also sets the pause and the
+    timeout: keys of the operation for the interval and number of checks are ignored.
     """
 
     def waiting(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
@@ -192,13 +205,16 @@ def force_merge(make: TrackConversion, part: ImportedObject, _: str) -> list[For
 
 
 def templates(section: str) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
-    """Return a converter to requests that create templates of a track section, or templates that code generates.
+    """Return a converter to requests that create the track's templates of a section, such as `composable-templates`.
 
-    The operation may select one template of the section by name.
+    If code generates templates for the operation, these are used instead. The operation may select a template by name.
     """
 
     def templates(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
-        """Convert an operation that creates templates: one form for each template that it has or selects."""
+        """Convert an operation that creates templates: one form for each template that it has or selects.
+
+        Empty if the section lacks the selected template.
+        """
         if generated := part.get("templates"):
             return [_generated_template(make, part, section, entry) for entry in generated]
         wanted = part.get("template")
@@ -216,7 +232,10 @@ def delete_templates(section: str) -> Callable[[TrackConversion, ImportedObject,
     """Return a converter to requests that delete those templates of a section that earlier operations created."""
 
     def delete_templates(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-        """Convert an operation that deletes templates; one without created templates is reported."""
+        """Convert an operation that deletes templates: one form for each created template, or the one that it selects.
+
+        Without such templates, this is reported, and the list is empty.
+        """
         for key in ("only-if-exists", "delete-matching-indices", "index-pattern"):
             part.get(key)
         wanted = part.get("template")
@@ -238,7 +257,7 @@ def _generated_template(make: TrackConversion, part: ImportedObject, section: st
 
 
 def _template(make: TrackConversion, part: ImportedObject, section: str, name: str, body: Any) -> Form:
-    """Convert a template of a section to `put_template`, or to a PUT request if the form cannot express it.
+    """Convert a template to `put_template`; a legacy or component template, or other keys, to a PUT request.
 
     Records the template as created, so that a later deletion is imported.
     """
@@ -317,9 +336,9 @@ def raw(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
 def call(
     method: str, path: str, key: str, behind: str = ""
 ) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
-    """Return a converter to a request for `path`/NAME and the suffix `behind`; the operation's `key` holds NAME.
+    """Return a converter to a request for PATH/NAME and the suffix `behind`; the operation's `key` holds NAME.
 
-    The body is optional. A PUT records the object as created, so that a later deletion is imported.
+    The operation may have a body. A PUT records NAME as created under `path`, so that a later deletion is imported.
     """
 
     def call(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:

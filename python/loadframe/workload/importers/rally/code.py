@@ -90,9 +90,10 @@ class RefusedError(PermissionError):
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Return the names that a track's code registers as literals, by kind; empty lists if it does not parse.
+    """Return the names that a track's code registers as literals, for each of KINDS, such as `param_source`.
 
-    Does not run the code. BadInput if the file cannot be read.
+    Names that the code computes are missed. All lists are empty if the code does not parse. Does not run the code.
+    BadInput if the file cannot be read.
     """
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     try:
@@ -110,8 +111,9 @@ def registered(file: Path) -> dict[str, list[str]]:
 def run(file: Path, track: Mapping[str, Any], wanted: Sequence[DrawRequest], budget: Budget) -> Ran:
     """Run a track's code and draw from its parameter sources; BadInput, with the line, if loading the code fails.
 
-    Call it in a separate process: it installs stubs and an audit hook, and changes `sys.path` and the random seed.
-    Lowers `budget.seconds`. Errors while drawing are in `Draws.failed`. Values are packed; see `unpacked`.
+    `track` is the rendered track. Call it in a separate process: it installs stubs and an audit hook, and changes
+    `sys.path` and the random seed. Lowers `budget`. Errors while drawing are in `Draws.failed`. Values are packed; see
+    `unpacked`.
     """
     folder = file.parent.resolve()
     toolkit.install()
@@ -142,6 +144,7 @@ class _Registry:
     """The registry passed to the track's `register(registry)`."""
 
     def __init__(self) -> None:
+        """Begin without registrations; `meta_data` are Rally's facts that a track's code may read."""
         self.meta_data = {"rally_version": None, "benchmark_version": None, "async_runner": True}
         self.param_source: dict[str, Any] = {}
         self.runner: dict[str, Any] = {}
@@ -195,6 +198,7 @@ class _WrapErrors:
     """Context manager that converts exceptions of a track's code, except MemoryError, to BadInput with the line."""
 
     def __init__(self, file: Path, folder: Path) -> None:
+        """`file` is the track's code, the place of errors without a frame in `folder`, the track's resolved folder."""
         self.file = file
         self.folder = folder
 
@@ -245,11 +249,11 @@ def _elapsed() -> float:
 def _draws(
     source: Any, wanted: DrawRequest, track: Any, wrap_errors: _WrapErrors, budget: Budget, seconds: float
 ) -> Draws:
-    """Return requests of a parameter source, packed, up to the wanted number and the limits of time and size.
+    """Return packed requests of a parameter source, up to `wanted.most` and the limits of time and size.
 
-    `seconds` limits the time after the first 200, and sets `slow`; a size limit sets `full`. A request that cannot be
-    imported ends the draws without a flag. Reduces `budget.kept`, and seeds `random`. An error of the source, or None
-    as a source, is returned as `failed`.
+    `seconds` limits the time, but not the first 200 requests; it sets `slow`. A size limit of `budget` sets `full`. A
+    request that cannot be imported (see `_is_lost`) is the last, without a flag. Reduces `budget.kept`, and seeds
+    `random`. If the source fails or is None, no request is returned, and `failed` has the reason.
     """
     if source is None:
         return Draws([], failed="the track's code does not register this name")
@@ -282,7 +286,8 @@ def _draws(
 def _is_lost(first: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
     """Return whether a request cannot be imported, which makes further draws useless.
 
-    This is so if its body is a text, or a parameter outside of VARY differs from the `first` request.
+    This is so if its body is a text, or another parameter than `body`, `index` and `query` differs from the `first`
+    request. None counts as missing.
     """
     fixed = {key: one for key, one in value.items() if one is not None and key not in VARY}
     fixed_before = {key: one for key, one in first.items() if one is not None and key not in VARY}
@@ -290,9 +295,9 @@ def _is_lost(first: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
 
 
 def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[dict[str, Any], int]:
-    """Return a request as a diff to the first one, or whole if that is shorter, with its length as JSON in characters.
+    """Return a request as changes from the first one, or whole if that is shorter, and its JSON length in characters.
 
-    `text` is the request as JSON. Requests of a source often share thousands of values.
+    It is `{"changes": [[path, value], ...]}` or `{"whole": request}`. `text` is the request as JSON.
     """
     changes = list(_changes(first, value, ()))
     length = len(json.dumps(changes))
@@ -316,7 +321,7 @@ def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[t
 
 
 def unpacked(packed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the original requests of packed ones; the first must be whole.
+    """Return the original requests of packed ones (see `_packed`); the first must be whole.
 
     They share common parts: do not modify them.
     """
@@ -340,8 +345,8 @@ def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> 
 def _draw_parameters(source: Any, wanted: DrawRequest, track: Any) -> Iterator[dict[str, Any]]:
     """Yield the parameters of successive requests of a source: a function or a class.
 
-    A class is partitioned by clients, which take turns; a client ends with StopIteration, and the iterator with the
-    last client. A function never ends. Exceptions of the track's code propagate.
+    A class is partitioned by clients (at most `wanted.most`), which take turns. A client ends with StopIteration, and
+    the iterator with the last client. A function never ends. Exceptions of the track's code propagate.
     """
     if isinstance(source, FunctionType):
         while True:
@@ -380,10 +385,13 @@ def _awaited(given: Any) -> dict[str, Any]:
 
 
 def _facts(track: Mapping[str, Any], folder: Path) -> Any:
-    """Return the track as an object with Rally's attribute names, for the track's own code; missing lists are empty."""
+    """Return the rendered track as an object with Rally's attribute names, for the track's own code.
+
+    Missing lists are empty. The selected challenge is the default one, or the first.
+    """
 
     def named(key: str, **renamed: str) -> list[Any]:
-        """Return the objects in a list of the track, with some keys renamed."""
+        """Return the objects in a list of the track; `renamed` maps keys, with underscores, to new names."""
         entries = [entry for entry in track.get(key) or () if isinstance(entry, dict)]
         return [_object(entry, renamed) for entry in entries]
 

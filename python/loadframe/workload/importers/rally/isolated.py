@@ -42,7 +42,7 @@ class Limits:
 
     @property
     def clock(self) -> int:
-        """The limit of wall-clock time, in seconds."""
+        """The limit of wall-clock time, in seconds: 30 s plus twice the CPU time."""
         return 30 + 2 * self.cpu
 
 
@@ -93,8 +93,8 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.DrawRequest]
 def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
     """Run a job of `_answer` in a separate process within limits, and return its result. Blocks until the process ends.
 
-    BadInput if the job refuses its input, exceeds a limit, or crashes. `path`, `what` (such as `the code needs`) and
-    `remedy` are for these errors.
+    `request` is as in `_answer`, without limits. BadInput if the job refuses its input, exceeds a limit, or crashes.
+    `path`, `what` (such as `the code needs`) and `remedy` are for these errors.
     """
     # The output of the track's code is discarded. -P keeps Python from importing modules from the current folder, which
     # may be the track's.
@@ -184,7 +184,11 @@ def _main() -> None:
 
 
 def _answer(request: dict[str, Any]) -> Any:
-    """Run the job that `request` names, and return its result as JSON values."""
+    """Run the job that `request` names, and return its result as JSON values; errors of the job propagate.
+
+    Keys: `job` (`expand`, `locate`, `registered` or `run`) and `path`; `root` and `parameters` for the first two;
+    `track`, `wanted`, and the limits `memory` (bytes) and `cpu` (s) for `run`.
+    """
     path = Path(request["path"])
     match request["job"]:
         case "expand":

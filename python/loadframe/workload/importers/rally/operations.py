@@ -38,9 +38,10 @@ class Operations:
         self.declared = declared
 
     def forms(self, part: ImportedObject, name: str) -> list[Form]:
-        """Return the forms of an operation: none if unsupported, several for several requests. Reports omissions.
+        """Return the forms of an operation in the order of their requests; empty if unsupported. Reports omissions.
 
-        `name` is its name in the track, and its type if it has none. BadInput for invalid values.
+        `part` is the operation with its parameters; `name` is its name in the track, or its type if it has none.
+        Applies `request-timeout` and `retry-until-success`. BadInput for invalid values.
         """
         part.read_keys.update(_NO_MATTER)
         if self.leave_out_unknown(part, name):
@@ -71,9 +72,10 @@ def is_known(kind: str) -> bool:
 
 
 def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a bulk operation: one form for each file of documents; report unsupported parts.
+    """Convert a bulk operation: one form for each file of the corpora and indices that it names, or all.
 
-    BadInput for invalid options.
+    Adds the collections and the shares of corpora. Files and parts that are not supported are reported. BadInput for
+    invalid options.
     """
     if part.get("body") is not None:
         make.leave_out(name, "code generates its documents")

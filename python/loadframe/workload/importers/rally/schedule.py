@@ -58,14 +58,14 @@ class Task:
 
     @property
     def includes_warmup(self) -> bool:
-        """Whether its phase also sends its warm-up requests: it reads a corpus, and ends by iterations."""
+        """Whether its phase also sends its warm-up requests: it reads a corpus, has iterations, and no duration."""
         return self.reads and self.counted and not self.duration
 
     @property
     def measured(self) -> bool:
         """Whether it is measured, such as a search, rather than preparation, such as a bulk request.
 
-        A plain request is measured if it is a search, an SQL or ES|QL query, or a request of `_field_caps`.
+        A plain request is measured if its path contains `/_search`, `/_sql`, `/_query` or `/_field_caps`.
         """
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
@@ -200,9 +200,9 @@ class Schedule:
         return key
 
     def _leave_out_twins(self) -> None:
-        """Remove and report operations that equal another only because different parts of them are not imported.
+        """Remove an operation that equals another one here, but lost other parts than that in the import; report it.
 
-        Also removes them from phases, and phases without other operations.
+        Also removes it from phases, and phases without other operations.
         """
         dropped = {key: self.make.make.dropped.get(name, []) for key, name in self._named.items()}
         for key in [key for key, lost in dropped.items() if lost]:
@@ -237,9 +237,9 @@ class Schedule:
             self.track.leave_out(f"throttled tasks {names}: {what}; to keep {lost}, {instead}, but {loss}")
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
-        """Return the load model of a task as keys of a stream: clients, or rate (1/s) and arrivals, with their ramp.
+        """Return the load model of a task as keys of a stream: `clients`, or `rate` and `arrivals`; ramps as stages.
 
-        `name` is the task's, for reports. In test mode, there is no rate and no ramp.
+        `name` is the task's, for reports. In test mode, there is no rate and no ramp; a single client has no ramp.
         """
         rate = self._rate(part, name, form)
         ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
@@ -258,10 +258,10 @@ class Schedule:
         return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
     def _rate(self, part: ImportedObject, name: str, form: Form) -> float | None:
-        """Return the total requests per second, or None for unthrottled clients and in test mode.
+        """Return the requests per second of all clients together; None for unthrottled clients and in test mode.
 
-        A rate in documents is divided by the documents of a request. A rate in another unit is reported as not
-        imported.
+        `target-interval` (s) takes precedence over `target-throughput`. A rate in documents is divided by the documents
+        of a bulk request. A rate in another unit is reported as not imported, and None.
         """
         target, interval = part.get("target-throughput"), part.number("target-interval", 0)
         if self.track.test_mode:
@@ -282,7 +282,8 @@ class Schedule:
     def _single(self, task: Task) -> None:
         """Add the phase of a task.
 
-        Warm-up requests become a phase before it; report those of a task that ends by time or with its documents.
+        Warm-up requests become a phase before it. They are reported instead if the task has a duration, or reads a
+        corpus to its end.
         """
         load = {"operation": task.operation, **task.pacing}
         if task.warmup_requests and not task.duration and not task.reads:
@@ -293,9 +294,9 @@ class Schedule:
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _in_turn(self, tasks: list[Task]) -> None:
-        """Add the phases of the parts of one task, one after the other; report times that differ from the track.
+        """Add the phases of the parts of one task, one after the other; report times that then differ from the track.
 
-        Of several files, only the first is warmed up: the further ones continue the same load.
+        If the parts are files, only the first is warmed up: the further ones continue the same load.
         """
         first = tasks[:1]
         if len(tasks) > 1 and first[0].reads:
@@ -379,11 +380,14 @@ class Schedule:
         return name
 
     def _documents(self, task: Task) -> int:
-        """Return the number of documents that a task reads; 0 for other tasks, and a large number if it is unknown."""
+        """Return the number of documents of the corpus that a task reads: 0 without one, ALL (10^12) if unknown."""
         return self.track.corpora[task.form["bulk"]["corpus"]].get("documents", ALL) if task.reads else 0
 
     def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
-        """Return the key `warmup` of a phase for parallel tasks, the longest one; empty for 0 s. Report differences."""
+        """Return `{"warmup": DURATION}` for a phase of these tasks, the longest one; empty for 0 s.
+
+        Reports warm-ups that differ.
+        """
         longest = max(task.warmup for task in tasks)
         if len({task.warmup for task in tasks}) > 1:
             names = ", ".join(task.name for task in tasks)
@@ -445,7 +449,8 @@ def _by_clients(task: ImportedObject, procedure: ImportedObject) -> list[Importe
 def choose(track: ImportedObject, wanted: str | None) -> ImportedObject:
     """Return the challenge `wanted`, or for None the default or only one; BadInput if the track lacks it.
 
-    A top-level schedule counts as the challenge `default`. Several challenges without a default are refused.
+    Of several defaults, the first counts. A top-level schedule counts as the challenge `default`. Several challenges
+    without a default are refused.
     """
     challenges = [
         *track.parts("challenges"),

@@ -24,7 +24,7 @@ _DEFAULT_SIZE = 10
 
 
 def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a search of one page; with `pages`, it becomes a scroll, as in Rally."""
+    """Convert a search of one page; with the key `pages`, also with the value 1, it is converted by `scroll`."""
     if part.get("pages") is not None:
         return scroll(make, part, name)
     return _one_page(make, part, name)
@@ -36,9 +36,9 @@ def scroll(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a paginated search, in a point in time if the operation names one.
+    """Convert a paginated search; it opens a point in time if the operation names one.
 
-    Without a sort, it is imported only with `pages: 1`; otherwise it is reported, and the list is empty.
+    Without a sort, it is imported as one search with `pages: 1`; otherwise it is reported, and the list is empty.
     """
     body = part.get("body", {})
     in_point = part.get("with-point-in-time-from") is not None
@@ -48,9 +48,10 @@ def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a search with a single composite aggregation.
+    """Convert a search with a single composite aggregation, which may have inner ones, to `composite`.
 
-    Another search is imported only with `pages: 1`; otherwise it is reported, and the list is empty.
+    Hits beside the buckets are reported as not imported. Another search, or one of several indices, is imported only
+    with `pages: 1`; otherwise it is reported, and the list is empty.
     """
     body, target = part.get("body", {}), make.target(part)
     named = body.get("aggs", body.get("aggregations")) if isinstance(body, dict) else None
@@ -113,9 +114,10 @@ def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> 
 
 
 def sql(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert an SQL query of one page; other queries become plain requests to `_sql`.
+    """Convert an SQL query of one page to an `sql` form.
 
-    A query of several pages is reported as not imported; the list is then empty.
+    Without a query text, or with query parameters, it is a plain request to `_sql`. With several pages, it is reported,
+    and the list is empty.
     """
     body = part.mapping("body")
     pages = part.get("pages")
@@ -143,7 +145,7 @@ def esql(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
 
 
 def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
-    """Append the requests in the list under `key` to `into`, also the requests of nested streams.
+    """Append the requests in the list under `key` to `into`, with the requests of nested streams in their place.
 
     BadInput for invalid entries.
     """
@@ -155,7 +157,7 @@ def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
 
 
 def _pages(part: ImportedObject) -> int | None:
-    """Return the number of pages, at least 1, or None for all, the default. BadInput for other values."""
+    """Return the number of pages, or None for all, which is the default; 0 becomes 1. BadInput for other values."""
     return None if part.get("pages", "all") == "all" else max(1, part.whole("pages", 1))
 
 
@@ -229,7 +231,10 @@ def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Fo
 
 
 def _asserted(make: TrackConversion, part: ImportedObject, name: str) -> Form:
-    """Return the key `assert` for the last assertion on the number of hits; empty without one. Report others."""
+    """Return `{"assert": ...}` for the last assertion on the number of hits; empty without one.
+
+    Supported conditions are `>`, `>=` and `==`; other assertions are reported as not imported.
+    """
     asserted: dict[str, int] = {}
     for assertion in part.parts("assertions"):
         terms = [assertion.get(key) for key in ("property", "condition", "value")]
@@ -258,9 +263,10 @@ _KNN = "/_plugins/_knn"
 
 
 def bulk_vectors(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert to a bulk operation that indexes a vector data set, and add its corpus and collection.
+    """Convert to a bulk operation that indexes a vector data set; its ids are the numbers of the vectors, from 0.
 
-    Vectors of nested documents are reported as not imported; then the list is empty. BadInput without `bulk_size`.
+    Adds its corpus and collection. A custom id field and filter attributes are reported as not imported. Vectors of
+    nested documents (a field with a dot) are reported; then the list is empty. BadInput without `bulk_size`.
     """
     field, target = part.text("field"), make.target(part)
     size = part.whole("bulk_size", 0)
@@ -305,6 +311,7 @@ class _Source:
     """A vector data set: the text of its column, and the number of vectors if known."""
 
     def __init__(self, text: str, count: int | None) -> None:
+        """`text` is the source of a column, as in `vectors.vector_source`; `count` is None if unknown."""
         self.text = text
         self.count = count
 
@@ -328,7 +335,8 @@ def _data_set(part: ImportedObject, prefix: str) -> tuple[str, str, str]:
 def _source(make: TrackConversion, part: ImportedObject, prefix: str, inside: str) -> _Source:
     """Return a vector data set and add the parameter of its path; BadInput if missing or in an unknown format.
 
-    `inside` is the HDF5 data set; `prefix` stands before the keys of the operation, such as `neighbors_`.
+    `inside` is the data set in an HDF5 file; a Parquet column is named by the operation. `prefix` stands before the
+    keys of the operation, such as `neighbors_`.
     """
     kind, path, corpus = _data_set(part, prefix)
     count = None
@@ -355,10 +363,11 @@ def _source(make: TrackConversion, part: ImportedObject, prefix: str, inside: st
 
 
 def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a search for the nearest neighbours of a data set's vectors, with recall if it has ground truth.
+    """Convert a search for the nearest neighbours of a data set's vectors, to `knn` or, with other keys, to `search`.
 
-    Records the number of its requests in `make.ends`, and adds the corpus of queries. An operation without a data set
-    becomes an ordinary search. BadInput for both `k` and a distance or score, or neither.
+    Asserts recall if the data set has ground truth. Records the number of its requests in `make.ends`, and adds the
+    corpus of queries. An operation without a data set becomes an ordinary search. BadInput for both `k` and a distance
+    or score, or neither.
     """
     if not any(key.startswith("data_set_") for key in part.data):
         return search(make, part, name)
@@ -396,9 +405,9 @@ def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> lis
 
 
 def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body for hits with ids, which recall needs, and without `_source: false`.
+    """Return a copy of a search body whose hits have ids, which recall needs, and without `_source: false`.
 
-    Reports `stored_fields: _none_`, which it removes.
+    Removes `stored_fields: _none_`, with `docvalue_fields: [_id]`, and reports it.
     """
     if body.get("stored_fields") == "_none_":
         make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
@@ -409,9 +418,10 @@ def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[st
 
 
 def _around(part: ImportedObject, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
-    """Return the query for neighbours in `field`, wrapped for a nested field or the filter type `kind`.
+    """Return the query for neighbours in `field`, wrapped for a nested field or by the filter type `kind`.
 
-    `near` is the body of the query, `filtered` the filter. BadInput for an unknown filter type.
+    `near` is the body of the `knn` query, `filtered` the filter. A nested field ignores the filter type. `efficient`
+    and `post_filter` are not wrapped: the caller adds their filter. BadInput for an unknown type.
     """
     query: dict[str, Any] = {"knn": {field: near}}
     if "." in field:
@@ -476,7 +486,10 @@ def _add_query_vector(
 
 
 def _requests(make: TrackConversion, part: ImportedObject, name: str) -> int:
-    """Return the number of requests for a data set: vectors times repetitions. Report the default of 10,000 vectors."""
+    """Return the number of requests for a data set: `num_vectors` times `repetitions`.
+
+    If the number of vectors is not set, it is 10,000, with a remark in the file.
+    """
     count = part.whole("num_vectors", -1, least=-1)
     if count <= 0:
         count = _UNKNOWN

@@ -69,9 +69,11 @@ class Sources:
                     self.track.leave_out(f"{what} {lost} of {name}")
 
     def operation(self, part: ImportedObject, name: str) -> tuple[ImportedObject, int] | str:
-        """Return an operation with drawn parameters and its number of requests (0: endless), or why that is impossible.
+        """Return an operation with drawn parameters and the number of its requests, or why it cannot be imported.
 
-        Adds variables, corpora and files for parameters that differ between requests.
+        The number is 0 if the source had more requests than were drawn. Reasons are code that did not run or failed,
+        and requests that differ in more than `body`, `index` and `query`. Adds variables, corpora and files for
+        parameters that differ.
         """
         draws = self.drawn.get(_key(name, part.data))
         if draws is None:
@@ -96,7 +98,10 @@ class Sources:
         return ImportedObject(given, part.where), len(requests) if draws.ended else 0
 
     def _remark_on_the_end(self, name: str, draws: Draws) -> None:
-        """Report that an operation repeats its drawn requests, and the option to draw more."""
+        """Add the remark that an operation repeats its drawn requests, with the limit that ended the draws.
+
+        Without such a limit, add nothing.
+        """
         count = f"{name} repeats the first {len(draws.values):,} requests of its parameter source"
         if draws.full:
             self.track.remark(f"{count}. To draw more, raise --memory-limit.")
@@ -123,8 +128,8 @@ class Sources:
         """Return the values of one place in all requests as one value: constant, or with placeholders of variables.
 
         `values` has one entry per request. Objects with equal keys and lists of equal length are compared part by part.
-        Adds a variable, named after `name`, for each place that differs: with `rows`, it reads a column there, else it
-        lists the values.
+        Adds a variable, named after `name`, for each place that differs. It lists the values; with `rows`, it stands
+        for a new column of them until `_keep` defines it.
         """
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
@@ -199,10 +204,11 @@ def required_sources(
 def _needed(task: Mapping[str, Any], clients: int) -> int:
     """Return the number of requests of a task including warm-up, at least 200; 10,000 if it is unknown.
 
-    It follows from the iterations per client, else from the seconds and the rate.
+    It follows from the iterations per client, else from the seconds and the rate. Values that are texts are ignored.
     """
 
     def number(key: str) -> float:
+        """Return the task's number under `key`; 0 if it is missing, negative, 10^9 or more, or not a number."""
         value = task.get(key)
         return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else 0.0
 

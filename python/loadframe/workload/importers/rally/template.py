@@ -227,7 +227,10 @@ class Templates:
             return json_of(text, str(path), lambda offset: self._place(located[1], offset) or str(path))
 
     def places(self, path: Path) -> dict[str, str]:
-        """Return file and line of each object and key, by path in the rendered JSON; empty if rendering fails."""
+        """Return `file:line` of each object and key, by its path in the rendered JSON (form: `, operations[2], name`).
+
+        Empty if rendering fails.
+        """
         located = self._located(path)
         if located is None:
             return {}
@@ -261,7 +264,10 @@ class Templates:
             raise BadInput(what, where=where, remedy=remedy) from None
 
     def _located(self, path: Path) -> tuple[str, Origins] | None:
-        """Render a file with marks; return the text and its origins, or None if rendering fails."""
+        """Render a file with marks; return the text without them and its origins, or None if rendering fails.
+
+        Marks stay on for later reads.
+        """
         self._marked, self._parts = [], 0
         # Disable Jinja's cache: it holds templates without marks.
         self.environment.cache = None
@@ -334,7 +340,7 @@ class Templates:
         return [Path(os.path.normpath(self.inside(path))) for path in paths]
 
     def _glob(self, pattern: str) -> list[str]:
-        """Return the files that match a pattern, relative to the track's folder: the function `glob` of templates."""
+        """Return the files below the track's folder that match a pattern, relative to it: `glob` of templates."""
         return [os.path.relpath(path.resolve(), self.folder) for path in self._files(self.folder, pattern)]
 
     def inside(self, path: Path) -> Path:
@@ -367,13 +373,16 @@ _FAILURES = (
 
 
 def _is_meant(path: Path, pattern: str) -> bool:
-    """Return whether a pattern matches a path by the rules of Rally's glob: `*` skips names with a leading dot."""
+    """Return whether Rally's glob would return `path`, a match of `pattern`.
+
+    `*` does not match a leading dot: parts of the path with one need a part of the pattern with one.
+    """
     dotted = [part for part in pattern.split("/") if part.startswith(".")]
     return all(any(fnmatchcase(part, one) for one in dotted) for part in path.parts if part.startswith("."))
 
 
 def _line(traceback: TracebackType | None) -> int:
-    """Return the line of the innermost frame of a traceback in the assembled template; 1 if there is none."""
+    """Return the line in the assembled template of the innermost of its frames in a traceback; 1 if it has none."""
     line = 1
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == "<template>":
@@ -420,9 +429,9 @@ def _start_date(date: Any, date_format: str = "%Y-%m-%d") -> str:
 
 
 def _version_between(version: str, first: str, last: str) -> bool:
-    """Return whether `version` is between two others, inclusively: the filter `version_between` of templates.
+    """Return whether `first` <= `version` <= `last`, compared number by number: the filter `version_between`.
 
-    ValueError for a version with other characters than digits and dots.
+    A shorter version comes before its extensions: 8.0 < 8.0.0. ValueError for other characters than digits and dots.
     """
     numbers = [[int(number) for number in text.split(".")] for text in (first, version, last)]
     return numbers == sorted(numbers)
@@ -442,10 +451,10 @@ _FILTERS = {
 
 
 def expand(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Render a track and the files that it names for indices and templates; return the track as data.
+    """Render a track and return it as data; names of files for indices and templates become their content.
 
-    `path` is the track's file; only files below `root` are read. Time and memory are unlimited here; use
-    `isolated.expand` for untrusted tracks. BadInput, with its place, for errors.
+    `path` is the track's file; only files below `root` are read. Refuses parameters that no template uses. Time and
+    memory are unlimited here; use `isolated.expand` for untrusted tracks. BadInput, with its place, for errors.
     """
     templates = Templates(path.parent, root, parameters)
     track = templates.json(path)
@@ -462,7 +471,7 @@ def expand(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, A
 
 
 def locate(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return file and line of each part of a track, by its path in messages, such as `, operations[2]`.
+    """Return `file:line` of each part of a track, by its path in messages, such as `, operations[2]`.
 
     Empty if rendering fails. Time and memory are unlimited here; use `isolated.locate` for untrusted tracks.
     """

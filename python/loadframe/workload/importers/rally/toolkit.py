@@ -20,6 +20,7 @@ class ParamSource:
     infinite = True
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Keep the track, also as `workload`, the operation's parameters, and further arguments."""
         self.track = track
         self.workload = track
         self._params = params
@@ -42,6 +43,7 @@ class SearchParamSource(ParamSource):
     """Base class of sources of searches, with parameters in `query_params`."""
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Copy the operation's parameters to `query_params`."""
         super().__init__(track, params, **kwargs)
         self.query_params = dict(params)
 
@@ -56,6 +58,7 @@ class _TemplateSource(ParamSource):
     kind = ""
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
+        """Take the track's templates of the class's `kind`: the one under `template` of the operation, or all."""
         super().__init__(track, params, **kwargs)
         wanted = params.get("template")
         definitions = [(template.name, template.content) for template in getattr(track, self.kind)]
@@ -116,7 +119,7 @@ def _anything(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _hollow(name: str) -> ModuleType:
-    """Return the module of this name in `sys.modules`; if there is none, add a stub module."""
+    """Return the module `name` of `sys.modules`; if there is none, add a stub module (not its parents)."""
     if name not in sys.modules:
         module = _Hollow(name)
         module.__path__ = []

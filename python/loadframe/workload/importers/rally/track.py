@@ -23,8 +23,9 @@ _DEFINITION = ("settings", "mappings", "aliases")
 def shape(name: str, templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the definition that templates give to an index name, with `data_stream` for a data stream.
 
-    `templates` maps sections to bodies by name. As in the store, the matching composable template of the highest
-    priority applies, with its components; otherwise all legacy templates in order. None if no template matches.
+    `templates` maps sections (`templates`, `component-templates`, `composable-templates`) to bodies by name. As in the
+    store, the matching composable template of the highest priority applies, with its components; otherwise all legacy
+    templates in order. None if no template matches.
     """
     composable = [body for body in templates.get("composable-templates", {}).values() if _fits(name, body)]
     if composable:
@@ -55,7 +56,7 @@ def _fits(name: str, body: Mapping[str, Any]) -> bool:
 def _merged(definitions: list[Any]) -> dict[str, Any]:
     """Return a recursive merge of the settings, mappings and aliases of several definitions; the last has precedence.
 
-    Definitions and parts that are not mappings are ignored.
+    Lists are replaced. Definitions and parts that are not mappings are ignored.
     """
     made: dict[str, Any] = {}
     for definition in definitions:
@@ -144,7 +145,7 @@ class Track:
             self.left_out.append(entry)
 
     def refuse(self, name: str, error: BadInput) -> None:
-        """Report the part `name` as not imported because of an error, with file and line."""
+        """Report the part `name` as not imported because of `error`, with the file and line of the error."""
         self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
 
     def leave_out_key(self, name: str, key: str, part: ImportedObject) -> None:
@@ -202,7 +203,10 @@ class Track:
             self.remarks.append(words)
 
     def read(self) -> None:
-        """Convert indices, templates, data streams and corpora; report invalid ones as not imported."""
+        """Convert indices, templates, data streams and corpora of the track; report invalid ones as not imported.
+
+        Call it before the other methods; only `collections`, `corpora`, `templates`, `sets` and parameters are filled.
+        """
         readers: tuple[tuple[str, str, Callable[[ImportedObject], None]], ...] = (
             ("indices", "index", self._index),
             *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
@@ -219,7 +223,7 @@ class Track:
                     self.refuse(f"{what} {part.data.get('name', '')}".rstrip(), error)
 
     def only_collection(self) -> str | None:
-        """Return the only collection, which applies if none is named; None if there are several or none."""
+        """Return the only collection so far, which applies if none is named; None if there are several or none."""
         return next(iter(self.collections)) if len(self.collections) == 1 else None
 
     def collection(self, name: str) -> str:
@@ -319,9 +323,11 @@ class Track:
             self.leave_out(f"corpus {name}: {key}")
 
     def _source(self, key: str, file: str, url: str | None) -> dict[str, Any]:
-        """Return the source keys of the corpus `key`: `url` and `file`, or `files` below the parameter `data`.
+        """Return the source keys of the corpus `key`: `url` and `file`, or `files`.
 
-        Adds the parameters, and a download instruction for a URL that is not read directly.
+        `file` is the name in the track; `url` is its URL, or None. A URL that can be read directly gets an empty
+        parameter for a local file. Other files are below the parameter `data`, which is added, unpacked; if they have a
+        URL, also add a download instruction.
         """
         packed = next((end for end in _PACKED if file.endswith(end)), "")
         if url is not None and url.startswith(("https://", "http://")) and not packed:
@@ -338,9 +344,9 @@ class Track:
         return {"files": ["${data}/" + literal(source)]}
 
     def file_of(self, documents: DocumentSet) -> str:
-        """Return the path of a corpus's first file; for a URL, the placeholder of its parameter.
+        """Return the path of a corpus's first file; for a URL, the placeholder of its file parameter.
 
-        That parameter's default becomes the URL.
+        In that case, sets the default of the parameter to the URL.
         """
         source = self.corpora[documents.corpus]
         if "files" in source:
@@ -393,7 +399,7 @@ class Track:
         return key
 
     def share(self, documents: DocumentSet, percent: float) -> str:
-        """Return the name of a corpus with the first `percent` (0 to 100) of some documents; add it if it is new.
+        """Return the name of a corpus with the first `percent` (above 0 to 100) of some documents; add it if it is new.
 
         It has at least one document. The number of `documents` must be known.
         """
@@ -405,7 +411,7 @@ class Track:
         return self.shares[key]
 
     def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
-        """Yield the document files of the named corpora and target indices, in file order; an empty list means all."""
+        """Yield the document files of the corpora `names` with an index in `targets`; an empty list means all."""
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
@@ -417,7 +423,7 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the number of documents of the largest corpus; `ALL` if one lacks a limit, or without corpora."""
+    """Return the largest key `documents` of the corpora; ALL (10^12) if one lacks it, or without corpora."""
     return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
 
 
@@ -444,7 +450,7 @@ def _small(file: str) -> str:
 
 
 def _template(template: ImportedObject) -> tuple[str, dict[str, Any]]:
-    """Return the name and body of a template; `template-path` selects a part of its file."""
+    """Return the name and body of a template; `template-path` selects one key of the body, if it has it."""
     body = template.mapping("template")
     inner = template.get("template-path")
     if isinstance(inner, str) and isinstance(body.get(inner), dict):
@@ -492,7 +498,8 @@ class TrackConversion:
     def target(self, part: ImportedObject) -> str:
         """Return the index of an operation as in a path; default: the only collection, or `_all`.
 
-        Several indices are joined by commas. BadInput for other values.
+        It is under `index`, else `data-stream`, else `indices`. Several are joined by commas. BadInput for other
+        values.
         """
         target = part.get("index", part.get("data-stream", part.get("indices")))
         if isinstance(target, list) and all(isinstance(entry, str) for entry in target):
@@ -504,7 +511,11 @@ class TrackConversion:
         return target or self.track.only_collection() or "_all"
 
     def is_collection(self, target: str) -> bool:
-        """Return whether a form can use a target as its collection: it is declared, created earlier, or a variable."""
+        """Return whether a form can use a target as its collection.
+
+        It is a variable, a declared collection, or an index that an earlier operation creates; not several joined by
+        commas.
+        """
         return isinstance(target, Hole) or target in self.track.collections or self.has_made("index", target)
 
     def parameters(self, part: ImportedObject) -> dict[str, Any]:
