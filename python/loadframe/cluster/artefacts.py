@@ -41,8 +41,8 @@ def environment_folder(environment: Environment) -> Path:
 def install_environment(environment: Environment, name: str, report: Callable[[str], None]) -> Path:
     """Create the environment if necessary and return its folder; all users can run its `bin/python`.
 
-    `name` is the program in messages. BadInput if hashes are missing, packages are not available, or disk space or
-    network is lacking.
+    Waits for another process that installs it. `name` is the program in messages. BadInput if hashes are missing,
+    packages are not available, or disk space or network is lacking.
     """
     target = environment_folder(environment)
     folders.make(target.parent)
@@ -188,7 +188,7 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
 
 
 def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
-    """Return the jars that are missing, or differ in checksum, size or time from the installation's stamp."""
+    """Return the jars whose required checksum, current size and time are not those in the stamp; read no jar."""
     stamp = _stamp(target)
     return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_size_and_time(target / jar.path)]]
 
