@@ -39,7 +39,7 @@ def clusters(incomplete: str) -> list[str]:
 
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the nodes with this prefix of the cluster that the previous argument names."""
+    """Return the names, with this prefix, of the node folders here of the cluster that the previous argument names."""
     from loadframe.host import identity
 
     with contextlib.suppress(OSError):
