@@ -138,6 +138,18 @@ def test_a_file_with_another_checksum_never_gets_into_its_place(cache, mirror, d
     assert not (artefacts.home(distribution) / "lib" / "one-1.0.jar").exists()
 
 
+def test_the_bytes_of_a_file_with_another_size_are_taken_back_once(cache, mirror, tmp_path):
+    jar = Jar("org.example:one:1.0", "lib", 100_001, "0" * 64)
+    counted = []
+
+    class Progress:
+        advance = staticmethod(counted.append)
+
+    with pytest.raises(LoadframeError, match="wrong checksum"):
+        artefacts._fetch_one(jar, tmp_path / "target", tmp_path / "staging", Progress, threading.Event())
+    assert (sum(counted), max(counted) > 0) == (0, True)
+
+
 def test_without_network_there_is_one_message_with_a_remedy(cache, monkeypatch, distribution):
     monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
     monkeypatch.setattr(artefacts, "_PAUSE", 0.01)

@@ -304,8 +304,10 @@ def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: 
             path.chmod(0o644)
             path.replace(target / jar.path)
             return
-        progress.advance(-jar.size)
-        path.unlink(missing_ok=True)
+        if path.exists():
+            # Otherwise it had another size, and `download_jar` has removed it and taken back its bytes.
+            progress.advance(-jar.size)
+            path.unlink()
     raise LoadframeError(
         f"{jar.coordinates} had a wrong checksum {_ATTEMPTS} times",
         remedy="a proxy or mirror may have changed the file; try another network",
