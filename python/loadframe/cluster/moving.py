@@ -208,7 +208,8 @@ def _temporary(store: Store, host: Host, taken: Sequence[str]) -> Machine:
 def bring_home(name: str, report: Report) -> None:
     """Transfer the data of a stopped cluster to this machine, which then becomes its default host.
 
-    BadInput, with nothing changed, if it does not exist, runs, was never ready, or `move` refuses.
+    Also removes obsolete copies. BadInput, with nothing else changed, if it does not exist, runs, was never ready, or
+    `move` refuses.
     """
     saved = named.existing(name)
     if saved.running or not saved.formed:

@@ -344,7 +344,10 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
 
 
 def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
-    """Remove a node's folder; return one sentence if its machine is unreachable, else an empty list."""
+    """Remove a node's folder; return one sentence if its machine is unreachable, else an empty list.
+
+    Empty also if the machine is unreachable and the path exists here, as on a shared file system.
+    """
     trouble = machine.trouble()
     if trouble is None:
         try:

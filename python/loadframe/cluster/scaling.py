@@ -251,7 +251,7 @@ def _drain(change: ClusterChange, number: int) -> None:
 def depart(change: ClusterChange, number: int) -> None:
     """Give clients 5 s to leave a node without data, stop it, and remove it from the store, the record and the disk.
 
-    Lifts its quota first, so that it stops quickly, and emits an event.
+    Lifts its quota first, so that it stops quickly, and emits an event. The target size decreases by one.
     """
     nodes = change.node_table.of(number)
     time.sleep(_FAREWELL)
