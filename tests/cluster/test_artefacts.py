@@ -118,6 +118,14 @@ def test_a_descriptor_of_another_release_is_rewritten(cache, mirror, distributio
     assert (home / "modules" / "m" / "d.properties").read_text() == "a=b\n"
 
 
+def test_a_damaged_stamp_counts_as_missing(cache, mirror, distribution):
+    target = artefacts.install(distribution, told)
+    (target / artefacts._STAMP).write_bytes(b"\xff{")
+    assert not artefacts.installed(distribution)
+    assert artefacts.install(distribution, told) == target
+    assert artefacts.installed(distribution)
+
+
 def test_an_interrupted_download_resumes(cache, mirror, distribution):
     mirror.cut = {"two"}
     with pytest.raises(BadInput, match="could not reach the package registry"):

@@ -208,7 +208,7 @@ def _stamp(target: Path) -> dict[str, Any]:
     """
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError):
         return {}
     return content
 
