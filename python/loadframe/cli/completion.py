@@ -30,7 +30,7 @@ def stores(incomplete: str) -> list[str]:
 
 
 def clusters(incomplete: str) -> list[str]:
-    """Return the named clusters of the state folder with this prefix."""
+    """Return the named clusters of the state folder with this prefix, except those that run on another machine."""
     from loadframe.cluster import named
 
     with contextlib.suppress(OSError):

@@ -415,9 +415,9 @@ def _write(path: Path, batch: Batch) -> str | None:
 def _submit(path: Path, former: str | None) -> str:
     """Submit the script and return the job number.
 
-    BadInput, with Slurm's message, if it refuses; then the script is the `former` one again (if any), which a job may
-    resubmit. BadInput, too, without an installed and configured Slurm, or after 60 s without an answer; the new script
-    then stays.
+    BadInput, with Slurm's message, if it refuses or its controller does not answer; then the script is the `former` one
+    again (if any), which a job may resubmit. BadInput, too, without an installed and configured Slurm, or after 60 s
+    without an answer; the new script then stays.
     """
     command = ["sbatch", "--parsable", str(path)]
     try:

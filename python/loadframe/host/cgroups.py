@@ -78,8 +78,8 @@ class V1:
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
         """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
 
-        `device` is the `major:minor` of the disk. They apply to direct and synchronous I/O. Version 1 does not limit
-        buffered writes, which the kernel writes back later.
+        `device` is the `major:minor` of the disk. The limits apply to direct and synchronous I/O: version 1 does not
+        limit buffered writes, which the kernel writes back later. OSError if it refuses.
         """
         for name, file in _THROTTLES.items():
             _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
@@ -178,7 +178,7 @@ class V2:
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
         """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
 
-        `device` is the `major:minor` of the disk.
+        `device` is the `major:minor` of the disk. OSError if the kernel refuses.
         """
         words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
         _write(folders["io"] / "io.max", f"{device} {words}")
