@@ -55,6 +55,16 @@ def test_its_data_stays_where_it_was_asked_for_or_was_there_before(state):
 
 
 @pytest.mark.store
+def test_a_cluster_that_runs_already_is_refused_and_keeps_running(state):
+    assert up("--store", "sim").returncode == 0
+    before = servers(state)
+    done = up("--", "true")
+    assert (done.returncode, "cluster job is already running" in done.stderr) == (2, True), done.stderr
+    assert (named.existing("job").running, servers(state)) == (True, before)
+    assert loadframe("cluster", "down", "job", "--delete-data").returncode == 0
+
+
+@pytest.mark.store
 def test_an_interrupt_ends_both(state, tmp_path):
     words = ("cluster", "up", "job", "--store", "sim", "--", "sh", "-c", "echo began >&2; exec sleep 300")
     with Running(*words, folder=tmp_path) as command:

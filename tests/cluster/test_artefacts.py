@@ -118,6 +118,14 @@ def test_a_descriptor_of_another_release_is_rewritten(cache, mirror, distributio
     assert (home / "modules" / "m" / "d.properties").read_text() == "a=b\n"
 
 
+def test_a_damaged_stamp_counts_as_missing(cache, mirror, distribution):
+    target = artefacts.install(distribution, told)
+    (target / artefacts._STAMP).write_bytes(b"\xff{")
+    assert not artefacts.installed(distribution)
+    assert artefacts.install(distribution, told) == target
+    assert artefacts.installed(distribution)
+
+
 def test_an_interrupted_download_resumes(cache, mirror, distribution):
     mirror.cut = {"two"}
     with pytest.raises(BadInput, match="could not reach the package registry"):
@@ -136,6 +144,18 @@ def test_a_file_with_another_checksum_never_gets_into_its_place(cache, mirror, d
     with pytest.raises(LoadframeError, match=r"org\.example:one:1\.0 had a wrong checksum"):
         artefacts.install(distribution, told)
     assert not (artefacts.home(distribution) / "lib" / "one-1.0.jar").exists()
+
+
+def test_the_bytes_of_a_file_with_another_size_are_taken_back_once(cache, mirror, tmp_path):
+    jar = Jar("org.example:one:1.0", "lib", 100_001, "0" * 64)
+    counted = []
+
+    class Progress:
+        advance = staticmethod(counted.append)
+
+    with pytest.raises(LoadframeError, match="wrong checksum"):
+        artefacts._fetch_one(jar, tmp_path / "target", tmp_path / "staging", Progress, threading.Event())
+    assert (sum(counted), max(counted) > 0) == (0, True)
 
 
 def test_without_network_there_is_one_message_with_a_remedy(cache, monkeypatch, distribution):

@@ -115,6 +115,17 @@ def test_a_failed_command_leaves_the_size_and_the_events_of_the_store(
     assert (cluster.size, heard) == (after, events)
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_scale_command_does_not_run_for_a_removal_of_no_node(tmp_path, count):
+    cluster = Cluster(find("redis"), NodeTable(None, {}, [Node("node-0", "127.0.0.1:1")]), attached=1)
+    cluster._scale = ScaleCommand("sh -c 'echo {nodes} >> calls'", tmp_path)
+    cluster.health = lambda: Health(ready=True, status="green", nodes=1, moving=0, missing=0)
+    with pytest.raises(BadInput, match=f"must be at least 1; got {count}"):
+        cluster.shrink(count)
+    assert cluster.size == 1
+    assert not (tmp_path / "calls").exists()
+
+
 def test_added_nodes_get_the_settings_of_the_cluster_before_they_count_as_joined(tmp_path, monkeypatch):
     nodes = NodeTable(None, {}, [Node("node-0", "127.0.0.1:1")])
     cluster = Cluster(find("redis"), nodes, attached=1)

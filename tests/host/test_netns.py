@@ -15,7 +15,7 @@ import pytest
 
 from commands import open_folder
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.host import Command, Limits
+from loadframe.host import Command, Limits, link
 from loadframe.host.link import Shape
 from loadframe.host.local_process import Identity, LocalProcess
 from loadframe.host.netns import NetnsHost
@@ -46,7 +46,7 @@ while True:
 STARTER = """
 import sys, time
 from pathlib import Path
-from loadframe.host import Command, Limits
+from loadframe.host import Command, Limits, link
 from loadframe.host.netns import NetnsHost
 host, folder = NetnsHost(), Path(sys.argv[1])
 address = host.address_of(0)
@@ -148,6 +148,25 @@ def test_the_network_keeps_its_hardware_address_when_a_node_joins_or_leaves(node
         assert Path(f"/sys/class/net/{bridge}/address").read_text() == before
     finally:
         subprocess.run(["ip", "link", "delete", link], check=True)
+
+
+def test_a_cut_that_fails_at_one_end_is_undone_at_both(monkeypatch):
+    cut = []
+
+    def refuse_second(end, *_):
+        if cut:
+            raise LoadframeError("the kernel refuses")
+        cut.append(end.interface)
+
+    def undo(end, *arguments):
+        if arguments[:2] == ("filter", "delete") and end.interface in cut:
+            cut.remove(end.interface)
+
+    monkeypatch.setattr(link, "_filter", refuse_second)
+    monkeypatch.setattr(link, "_attempt", undo)
+    with pytest.raises(LoadframeError, match="the kernel refuses"):
+        link.Link("lf0", 1).cut()
+    assert cut == []
 
 
 def test_a_cut_link_is_silent_until_it_is_restored(node):

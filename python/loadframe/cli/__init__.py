@@ -71,7 +71,7 @@ class _WithoutPandas:
 
 
 def _rescue(folder: Path) -> None:
-    """Recover killed runs next to `folder`, in which a killed rank 0 was recording, and print their paths.
+    """Recover all killed runs in the parent of `folder`, in which a killed rank 0 was recording; print their paths.
 
     A run of an experiment is not recovered: repeating the command repeats the run.
     """
@@ -117,6 +117,7 @@ def _main(arguments: list[str] | None) -> int:
 def _run(arguments: list[str] | None) -> int:
     """Run a command and return its exit code; print a full disk or an unusable path as a message.
 
+    Their codes are that of `_unable` for a full disk, 2 for a path.
     Other errors are printed as `_attempt` does. An unexpected error is printed as a traceback for `gate`, and raised
     for other commands. `arguments` None means the arguments of the process.
     """

@@ -85,7 +85,8 @@ DEFAULT_STORE = "opensearch"
 def with_options(others: Mapping[str, tuple[Any, Any]] = {}) -> Callable[[Callable[P, R]], Callable[..., R]]:
     """Return a decorator that adds `others`, then the options for credentials and TLS, to a command.
 
-    The command reads their values from its context, and passes them to `existing`.
+    `others` maps parameter names to (annotation, default). The command is called without these parameters; it reads
+    their values from its context, and passes them to `existing`.
     """
     return functools.partial(_with_options, {**others, **_OPTIONS})
 
@@ -124,7 +125,10 @@ def existing(given: Mapping[str, Any], *, loads: bool = True) -> "Callable[[], C
 
 
 def named_cluster(name: str, store: str, context: typer.Context) -> "Cluster":
-    """Return the named cluster. BadInput if it does not run, or is of another kind than a given --store."""
+    """Return the named cluster. BadInput if it does not run, or `store` was given and is of another kind.
+
+    `context` tells whether --store was given; its default is ignored.
+    """
     from loadframe.cluster import Cluster
     from loadframe.store import find
 

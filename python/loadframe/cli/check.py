@@ -111,7 +111,7 @@ def check(
 
 
 def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) -> None:
-    """Raise LoadframeError if an operation failed; `shown` has the answers of all operations.
+    """Raise LoadframeError if one of the answers `shown` has an `error`.
 
     `journeys` names the phases that run journeys, which changes the remedy.
     """

@@ -191,19 +191,21 @@ def up(
 def _run_command(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
     """Start a cluster, run a command on it, stop the cluster, and return the command's exit code.
 
-    With `delete`, also delete the cluster and its data.
+    With `delete`, also delete the cluster and its data. BadInput, with the cluster unchanged, if it is running.
     """
     assert spec.name
+    ours = False
     try:
         with Cluster.start(spec, step) as started:
+            ours = True
             return _run_on(started, command, spec.name)
     finally:
         with named.locked(spec.name, step):
             saved = named.load(spec.name)
-            # The command may have added nodes, which Cluster.start does not know.
-            if saved and saved.running:
+            # The command may have added nodes, which `started` does not know. A cluster that ran before stays.
+            if saved and saved.running and ours:
                 Cluster.load(spec.name).stop()
-            if saved and delete:
+            if saved and delete and (ours or not saved.running):
                 named.delete(spec.name)
 
 
@@ -278,7 +280,8 @@ def _without_none(**values: Any) -> dict[str, Any]:
 def _changed_spec(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
     """Return the spec of a saved cluster with the new values `given`, and new values of its `limits`.
 
-    BadInput for another store or version, which its data fix. A new host drops the options of the previous one.
+    BadInput for another store or version, which its data fix; with a new `home`, the version is not checked here. A new
+    host drops the options of the previous one.
     """
     if "home" in given:
         # The installation defines the version, which may be newer.
@@ -373,7 +376,10 @@ def down(
 
 
 def _state(name: str) -> dict[str, Any]:
-    """Return a named cluster's state as documented for --json. Memory in bytes. BadInput for an unknown name."""
+    """Return a named cluster's state as documented for --json; BadInput for an unknown name.
+
+    The `state` is running, deviating (running with deviations), stopped or unknown. Memory is in bytes.
+    """
     saved = named.existing(name)
     running = Cluster.load(name) if saved.running else None
     deviations = running.deviations() if running else saved.unknown

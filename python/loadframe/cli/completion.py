@@ -30,7 +30,7 @@ def stores(incomplete: str) -> list[str]:
 
 
 def clusters(incomplete: str) -> list[str]:
-    """Return the named clusters of the state folder with this prefix."""
+    """Return the named clusters of the state folder with this prefix, except those that run on another machine."""
     from loadframe.cluster import named
 
     with contextlib.suppress(OSError):
@@ -39,7 +39,7 @@ def clusters(incomplete: str) -> list[str]:
 
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the nodes with this prefix of the cluster that the previous argument names."""
+    """Return the names, with this prefix, of the node folders here of the cluster that the previous argument names."""
     from loadframe.host import identity
 
     with contextlib.suppress(OSError):

@@ -43,7 +43,7 @@ class EventWords:
         self._before, self._last, self._second = {}, {}, -1
 
     def addresses(self, sources: "Mapping[str, SourceProgress]") -> list[str]:
-        """Return a text with the address of each listening source that `words` has not seen yet."""
+        """Return a text with the address of each listening source that `words` has not seen since `begin`."""
         return [
             f"{name} listens at {source.address}"
             for name, source in sources.items()
@@ -141,7 +141,7 @@ class Console(Listener):
         self._left = TimeLeft(parts, least=least)
 
     def part(self, name: str) -> None:
-        """Begin a part, and correct the time left by the duration of the previous one."""
+        """Begin a part, and correct the time left by the duration of the previous one; without `expect`, do nothing."""
         if self._left:
             self._left.begin(name)
 

@@ -50,7 +50,7 @@ def doctor(
 
 
 def _calibration() -> checks.Check:
-    """Return the check of the calibration on this machine: its limits, and whether it must be repeated."""
+    """Return the check of this machine's calibration: `optional` without one, `limited` if it must be repeated."""
     from loadframe.load import Calibration
 
     known = Calibration.load(folders.cache())

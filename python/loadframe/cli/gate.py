@@ -153,7 +153,7 @@ def gate(
 def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:
     """Return shares by measure: `MEASURE=5%` overrides `5%`, which applies to all measures in `kinds`.
 
-    BadInput for two shares of all measures; `option` is named in errors.
+    BadInput for two shares of all measures, and for invalid shares or measures; `option` is named in errors.
     """
     from loadframe.library.comparing import shares_by_measure
 

@@ -198,9 +198,10 @@ def _bounds(text: str | None) -> tuple[float, ...]:
 
 
 def _convert(path: Path, form: OfRun | OtherTool, output: Path | None, *, as_json: bool) -> None:
-    """Write a run, or runs, in the format `form` to `output`, by default into the run's folder or standard output.
+    """Write the run or runs at `path` in the format `form` to the file `output`, and print its path.
 
-    With `as_json`, also print the requests of a run.
+    By default, a format of one run is written into the run's folder, and any other to standard output. Names runs that
+    are left out. With `as_json`, also prints the formats `queries` and `query-results` of a file.
     """
     from loadframe.library.reports import converted, default_file, only_run
 

@@ -268,7 +268,7 @@ def _limit(time: str) -> float:
 def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: float, where: str) -> None:
     """Raise BadInput if a time limit, s, ends before the first remaining run could: each job would lose that run.
 
-    Searches are not checked. `where` is the place in the message.
+    Searches are not checked. At least one run must remain. `where` is the place in the message.
     """
     from loadframe.experiment.design.estimate import run_seconds, shortest_share
     from loadframe.experiment.runner.loop import margin
@@ -289,7 +289,7 @@ def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: fl
 
 
 def _needed(seconds: float) -> str:
-    """Return the shortest --time, in whole minutes such as `12m`, in which a run of `seconds` s finishes."""
+    """Return the shortest --time, in whole minutes such as `12m`, for a run of `seconds` s and its recording."""
     from loadframe.experiment.runner.loop import margin
 
     minutes = math.ceil(seconds / 60)
@@ -319,8 +319,8 @@ def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
 def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
     """Return the number of machines for nodes: `requested`, by default the number for the largest cluster.
 
-    It is 1 by default for an existing cluster. BadInput if the nodes do not fit on the `requested` number, if they
-    would all run on the first rank's machine, or if an existing cluster has loopback addresses.
+    It is 1 by default for an existing cluster. BadInput if the nodes do not fit on the `requested` number, if the host
+    is neither slurm nor mpi, or if an existing cluster has loopback addresses.
     """
     host = loaded.file.store.host
     if loaded.exists:
@@ -415,9 +415,9 @@ def _write(path: Path, batch: Batch) -> str | None:
 def _submit(path: Path, former: str | None) -> str:
     """Submit the script and return the job number.
 
-    BadInput, with Slurm's message, if it refuses; then the script is the `former` one again (if any), which a job may
-    resubmit. BadInput, too, without an installed and configured Slurm, or after 60 s without an answer; the new script
-    then stays.
+    BadInput, with Slurm's message, if it refuses or its controller does not answer; then the script is the `former` one
+    again (if any), which a job may resubmit. BadInput, too, without an installed and configured Slurm, or after 60 s
+    without an answer; the new script then stays.
     """
     command = ["sbatch", "--parsable", str(path)]
     try:

@@ -96,7 +96,7 @@ def watch(
 def _serve(name: str | None, page: tuple[str, int]) -> None:
     """Serve the page at host and port `page`, for the newest run and later ones, until Ctrl-C.
 
-    `name` limits them to runs of that name. BadInput if no such run is active.
+    `name`, of a workload, experiment or output folder, limits them to runs of it. BadInput if no such run is active.
     """
     from loadframe.live.feed import Relay, commands
 

@@ -41,8 +41,8 @@ def environment_folder(environment: Environment) -> Path:
 def install_environment(environment: Environment, name: str, report: Callable[[str], None]) -> Path:
     """Create the environment if necessary and return its folder; all users can run its `bin/python`.
 
-    `name` is the program in messages. BadInput if hashes are missing, packages are not available, or disk space or
-    network is lacking.
+    Waits for another process that installs it. `name` is the program in messages. BadInput if hashes are missing,
+    packages are not available, or disk space or network is lacking.
     """
     target = environment_folder(environment)
     folders.make(target.parent)
@@ -188,7 +188,7 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
 
 
 def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
-    """Return the jars that are missing, or differ in checksum, size or time from the installation's stamp."""
+    """Return the jars whose required checksum, current size and time are not those in the stamp; read no jar."""
     stamp = _stamp(target)
     return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_size_and_time(target / jar.path)]]
 
@@ -208,7 +208,7 @@ def _stamp(target: Path) -> dict[str, Any]:
     """
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError):
         return {}
     return content
 
@@ -304,8 +304,10 @@ def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: 
             path.chmod(0o644)
             path.replace(target / jar.path)
             return
-        progress.advance(-jar.size)
-        path.unlink(missing_ok=True)
+        if path.exists():
+            # Otherwise it had another size, and `download_jar` has removed it and taken back its bytes.
+            progress.advance(-jar.size)
+            path.unlink()
     raise LoadframeError(
         f"{jar.coordinates} had a wrong checksum {_ATTEMPTS} times",
         remedy="a proxy or mirror may have changed the file; try another network",

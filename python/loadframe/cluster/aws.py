@@ -293,7 +293,7 @@ class AwsOptions:
 
 
 def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mapping[str, str]) -> Auth:
-    """Return the credentials that sign requests to the service; BadInput if service, region or key are unknown.
+    """Return the credentials that sign requests; BadInput if service, region, a named profile or key are unknown.
 
     The key is in the environment, the credentials file, or issued by a program, container or instance, in this order.
     The option `profile` excludes the environment. `check` is called with the credentials file that holds the key, and
@@ -325,8 +325,9 @@ def _issued(
 ) -> tuple[Key, Path]:
     """Return a key that a program or service issues, and its file; BadInput without one.
 
-    `section` is the profile's part of the credentials file `file`. `named`: the user has named the profile. Only
-    without that are the container service and the instance metadata asked, as by AWS's tools.
+    `section` is the profile's part of the credentials file `file`. `named`: the user has named the profile. First the
+    `credential_process` of the profile is run. The container service, and without one the instance metadata, is asked
+    only if the profile is not `named` and configures no other way, as by AWS's tools.
     """
     configured = {**_configured(profile, environment), **(section or {})}
     if command := configured.get("credential_process"):

@@ -152,9 +152,9 @@ class Cluster(ClusterView):
         """Start a cluster and wait until every node sees it complete and ready, with the limits applied.
 
         A stopped cluster of the same name is started again with its data, and becomes as `spec` says, also in its
-        number of nodes; the caller checks that store and version are the same. BadInput if a cluster of that name runs,
-        or the machine or the spec does not permit a start. LoadframeError if a node fails. After an error, no node is
-        left running.
+        number of nodes; the caller checks that store and version are the same. Remains of an interrupted first start
+        are deleted. BadInput if a cluster of that name runs, its folder has other content, or the machine or the spec
+        does not permit a start. LoadframeError if a node fails. After an error, no node is left running.
         """
         store, host = stores.find(spec.store), spec.place()
         if spec.name is None:
@@ -397,18 +397,14 @@ class Cluster(ClusterView):
         its scale command, by a number only; BadInput if it has none. `within` is the timeout of each step in s, `tell`
         receives its progress.
         """
+        if isinstance(nodes, int) and nodes < 1:
+            raise BadInput(f"the number of nodes to remove must be at least 1; got {nodes}", remedy="remove 1 or more")
         if self._scale and isinstance(nodes, int):
             with self._changing:
                 return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):
-            if isinstance(nodes, str):
-                numbers = [self._numbered(nodes)]
-            elif nodes < 1:
-                raise BadInput(
-                    f"the number of nodes to remove must be at least 1; got {nodes}", remedy="remove 1 or more"
-                )
-            else:
-                numbers = self._node_table.numbers[::-1][:nodes]
+            newest = self._node_table.numbers[::-1]
+            numbers = [self._numbered(nodes)] if isinstance(nodes, str) else newest[:nodes]
             return shrink(self._change(report, within, tell), numbers)
 
     def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
@@ -417,8 +413,9 @@ class Cluster(ClusterView):
         Returns the names of the added or removed nodes; empty without a change. Added nodes get the settings of
         `configure`. Waits until the data is balanced, except for declared copies that do not fit on `nodes` nodes, and
         emits events. `report` gets lines about long waits, `tell` the progress. BadInput without a command or for fewer
-        than one node. StoreFailed if the command fails, or if the store does not have that number of nodes in time; the
-        size is then that of the store, and the next call runs the command also for this size.
+        than one node. StoreFailed if the command fails, if the store does not have that number of nodes in time, or if
+        balancing takes too long. After the first two, the size is that of the store, and the next call runs the command
+        also for this size.
         """
         if self._scale is None:
             raise BadInput(
@@ -509,7 +506,7 @@ class Cluster(ClusterView):
         self._emit(event)
 
     def _set_states(self, nodes: Sequence[Node], states: Mapping[str, State]) -> None:
-        """Set the states of nodes by name, except of nodes that another command has restarted in the meantime."""
+        """Set the states of nodes by name, also in the record, except of nodes that were restarted in the meantime."""
         starts = {node.name: (node.pid, node.mark) for node in nodes}
 
         def changed(node: Node) -> Node:
@@ -610,7 +607,7 @@ class Cluster(ClusterView):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change store settings (name -> value) at run time, and emit an event; BadInput if one requires a restart.
 
-        Nodes that this object adds or restarts later get them, too.
+        Nodes that this object adds or restarts later get them, too. If the store refuses, they do not.
         """
         with self._configuring:
             before = self._configured
@@ -687,7 +684,8 @@ class Cluster(ClusterView):
     def throttle(self, on: bool) -> None:
         """Apply (`on`) or lift the CPU quota and disk limits of all nodes, also for nodes that start later.
 
-        A preparation phase lifts them. LoadframeError if that fails for a running node.
+        A preparation phase lifts them. LoadframeError if that fails for a running node; nodes before it are changed,
+        those after it are not, and later ones start as before.
         """
         for node in self._node_table.nodes:
             if node.process:

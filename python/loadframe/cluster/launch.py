@@ -160,7 +160,7 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
     """Wait until each of the nodes that serve clients sees the cluster ready with `size` data nodes.
 
     Declared copies that do not fit on `size` nodes may be missing. `more` further nodes may or may not be members.
-    StoreFailed, with the end of its log, if a node ends or is not ready within 240 s.
+    StoreFailed, with the end of its log, if one of `nodes` ends, or one is not ready 240 s after the call.
     """
     deadline = time.monotonic() + _READY_WITHIN
     waiting = [node for node in nodes if node.serves]

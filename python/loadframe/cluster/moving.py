@@ -116,11 +116,12 @@ def move(
     user: Callable[[Machine], int | None],
     report: Report,
 ) -> Moved:
-    """Transfer the data of all nodes to the machines of the host, and store that in the node table.
+    """Copy the data of all nodes to machines of the host that lack it, and store the new places in the node table.
 
-    `folder` is the cluster's folder on this machine, `user` returns the servers' user on a machine. The first `staying`
-    nodes get regular places. The others will hand over their data and leave, so they go to the least loaded machines.
-    BadInput, with nothing changed, if data is not reachable or has no place.
+    The originals stay until `Moved.commit`. `saved` is the state to restore after an error. `folder` is the cluster's
+    folder on this machine, `user` returns the servers' user on a machine. The first `staying` nodes get regular places.
+    The others will hand over their data and leave, so they go to the least loaded machines. BadInput, with nothing
+    changed, if data is not reachable or has no place.
     """
     nodes = [node for node in node_table.nodes if node.state != State.LEFT]
     targets = _targets(store, nodes, host, staying)
@@ -207,7 +208,8 @@ def _temporary(store: Store, host: Host, taken: Sequence[str]) -> Machine:
 def bring_home(name: str, report: Report) -> None:
     """Transfer the data of a stopped cluster to this machine, which then becomes its default host.
 
-    BadInput, with nothing changed, if it does not exist, runs, was never ready, or `move` refuses.
+    Also removes obsolete copies. BadInput, with nothing else changed, if it does not exist, runs, was never ready, or
+    `move` refuses.
     """
     saved = named.existing(name)
     if saved.running or not saved.formed:
@@ -225,10 +227,12 @@ def bring_home(name: str, report: Report) -> None:
 def _bring(
     move: _Move, user: int | None, cluster: Path, node_table: NodeTable, report: Report, stop: threading.Event
 ) -> _Move:
-    """Transfer one node's folder to its target, and return the move with its result.
+    """Copy one node's folder to its target; the original stays. Return the move.
 
-    `cluster` is the local cluster folder. Records the copy before it is made. BadInput if the data is missing or not
-    reachable. `stop` aborts the transfer.
+    If the target already sees the folder at its place, nothing is copied, and `copied` of the result is False.
+    `cluster` is the local cluster folder, `user` the id of the copy's owner. Records the copy before it is made.
+    BadInput if the data is missing or not reachable, or the target has an older copy or too little space.
+    LoadframeError once `stop` is set.
     """
     node, target = move.node, move.target
     source, folder = node.machine, node.folder

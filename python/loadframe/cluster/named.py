@@ -295,7 +295,7 @@ def existing(name: str) -> SavedCluster:
 def at(addresses: Collection[str]) -> str | None:
     """Return the name of the cluster that serves one of these addresses now; None if there is none.
 
-    A cluster in an unknown state counts as serving.
+    Names of hosts are resolved. A cluster in an unknown state counts as serving; one with a damaged record does not.
     """
     for name in names():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, BadInput):
@@ -324,7 +324,7 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
     """Remove a cluster's `folder` here, and the folders of these nodes and copies on their machines.
 
     Removes the folder of the cluster on each reachable machine of the host, too. Returns one sentence for each folder
-    that is unreachable and so stays.
+    of a node or copy that is unreachable and so stays.
     """
     left = []
     for node in nodes:
@@ -344,7 +344,10 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
 
 
 def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
-    """Remove a node's folder; return one sentence if its machine is unreachable, else an empty list."""
+    """Remove a node's folder; return one sentence if its machine is unreachable, else an empty list.
+
+    Empty also if the machine is unreachable and the path exists here, as on a shared file system.
+    """
     trouble = machine.trouble()
     if trouble is None:
         try:

@@ -51,7 +51,7 @@ class Node:
 
     @property
     def companion(self) -> bool:
-        """Whether it is not part of a data node, such as a router or a configuration server."""
+        """Whether loadframe started it as no part of a data node, such as a router or a configuration server."""
         return self.folder is not None and self.number is None
 
     @property

@@ -87,7 +87,8 @@ class NodeTable:
     def edit(self, nodes: Collection[Node], change: Callable[[Node], Node], size: int | None = None) -> None:
         """Apply `change` to the current entries of the nodes with these names, and set the target size, if given.
 
-        BadInput if another command has deleted the cluster.
+        Ignores nodes that are no longer in the table. BadInput, outside `change`, if another command has deleted the
+        cluster.
         """
         with self.held() as present:
             self._require(present or self.changing)
@@ -178,8 +179,8 @@ class NodeTable:
     def _merge_record(self) -> bool:
         """Apply the changes that other commands made to the record, to this object; return whether a record exists.
 
-        While `changing`, only the fields of `named.OutsideChange` are read. Otherwise all are read, and BadInput is
-        raised if the record is damaged, or the cluster runs on another machine.
+        While `changing`, only the fields of `named.OutsideChange` are read, and none if `before` is set. Otherwise all
+        are read, and BadInput is raised if the record is damaged, or the cluster runs on another machine.
         """
         assert self.spec and self.spec.name
         self._read = self._changed()

@@ -186,7 +186,7 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
 
 
 def _proxied(addresses: Sequence[str], scheme: str) -> list[tuple[str, Proxy]]:
-    """Return (address, proxy) for each address that the environment names a proxy for."""
+    """Return (address, proxy) for each address for which the environment names a proxy; `scheme`: http or https."""
     return [(address, proxy) for address in addresses if (proxy := proxy_for(address, scheme))]
 
 

@@ -91,7 +91,7 @@ class ScaleCommand:
 
         `tell` is called every 0.2 s, and so is `health` after the end of the command. `report` gets the command, and
         the state of a wait after 3 s. StoreFailed if the command fails, or if the store does not have that number of
-        nodes `within` s after its start. KeyboardInterrupt after an interrupt.
+        nodes `within` s after its start. Errors of `health` are raised, KeyboardInterrupt after an interrupt.
         """
         limit = format_duration(self.within)
         report(f"running {self.text(nodes)} for {format_nodes(nodes)}, within {limit}")
@@ -120,8 +120,9 @@ class ScaleCommand:
         """Wait until the store has moved no data, and with `ready` was ready, for 4 s; return when that began.
 
         Declared copies that do not fit on `nodes` nodes may be missing. The result is in s of the monotonic clock.
-        `report` gets the state after 3 s without balance. StoreFailed if data still moves after `within` s. `health`
-        and `tell` are called every 0.2 s. KeyboardInterrupt after an interrupt.
+        `report` gets the state after 3 s without balance. StoreFailed if data still moves, or the store is not ready as
+        required, `within` s after the call. `health`, whose errors are raised, and `tell` are called every 0.2 s.
+        KeyboardInterrupt after an interrupt.
         """
         limit = format_duration(self.within)
         end = time.monotonic() + self.within

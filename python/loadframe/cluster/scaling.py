@@ -120,7 +120,7 @@ def _admit(change: ClusterChange, number: int) -> None:
 
 
 def _resolve_join(change: ClusterChange, number: int) -> None:
-    """After an interrupted join: record the node if it is a member, else stop and drop it; report the result."""
+    """After an interrupted join: record the node if it runs and is a member, else stop and drop it; report that."""
     nodes = change.node_table.of(number)
     if not nodes:
         return
@@ -251,7 +251,7 @@ def _drain(change: ClusterChange, number: int) -> None:
 def depart(change: ClusterChange, number: int) -> None:
     """Give clients 5 s to leave a node without data, stop it, and remove it from the store, the record and the disk.
 
-    Lifts its quota first, so that it stops quickly, and emits an event.
+    Lifts its quota first, so that it stops quickly, and emits an event. The target size decreases by one.
     """
     nodes = change.node_table.of(number)
     time.sleep(_FAREWELL)
@@ -317,7 +317,8 @@ def needed(change: ClusterChange) -> bool:
 def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
     """Restart all ended nodes with their data, finish interrupted changes, and wait until the data is balanced.
 
-    `size` is the number of nodes after that, by default the current number. BadInput if a node's folder is missing.
+    `size` is the number of nodes that the cluster will have, for the choice of voting nodes; by default the spec's.
+    Restarts only; does not grow or shrink to it. BadInput if a node's folder is missing.
     """
     gone = [node for node in change.node_table.nodes if not node.alive and node.state != State.LEFT]
     for node in gone:

@@ -23,9 +23,10 @@ from loadframe.store.distribution import Archive, Jar, Offer
 
 
 def unpack(path: Path, archive: Archive, target: Path) -> None:
-    """Extract the entries below the root of a zip file into `target`, except `archive.without`; delete the file.
+    """Extract the files in the folder `archive.root` of the zip file `path` into `target`; then delete `path`.
 
-    LoadframeError for an entry outside `target`.
+    Skips paths, below that folder, that begin with one of `archive.without`. LoadframeError for an entry outside
+    `target`.
     """
     with zipfile.ZipFile(path) as content:
         for entry in content.infolist():
@@ -65,7 +66,7 @@ def unpack_tar(path: Path, target: Path) -> None:
 def _extract(content: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, target: Path) -> None:
     """Extract an entry without the first folder of its path; refuse paths and links that leave `target`.
 
-    LoadframeError also for devices and other special files.
+    They raise LoadframeError, as do hard links, devices and other special files.
     """
     _, *parts = PurePosixPath(entry.name).parts
     if not parts:
@@ -198,8 +199,9 @@ class StoppedError(Exception):
 def download_jar(jar: Jar, staging: Path, count: Callable[[int], None], stop: threading.Event) -> Path:
     """Download a file into the staging folder, without verifying its checksum, and return its path.
 
-    `count` receives the bytes as they arrive, negative if discarded. LOADFRAME_MAVEN is the URL of a mirror. Raises
-    RegistryError, or StoppedError once `stop` is set.
+    A file of another size than `jar.size` is deleted; its path is returned without an error. `count` receives the bytes
+    as they arrive, negative if discarded. LOADFRAME_MAVEN is the URL of a mirror. RegistryError if the download fails,
+    StoppedError once `stop` is set.
     """
     # Imported here because the client of the registry takes 0.3 s to import.
     import requests

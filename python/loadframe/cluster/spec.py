@@ -117,7 +117,7 @@ class ClusterSpec:
         return self.host in choice.HOSTS and self.limits.cores is None and self.limits.cores_each is None
 
     def rack_of(self, number: int | None) -> str:
-        """Return the rack of a data node, by its number in turn; empty without racks or for a companion (None)."""
+        """Return the rack of data node `number`: the racks in turn; empty without racks or for a companion (None)."""
         return self.racks[number % len(self.racks)] if self.racks and number is not None else ""
 
     def place(self) -> Host:

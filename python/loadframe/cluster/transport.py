@@ -180,7 +180,7 @@ def _same(place: Path, file: File) -> bool:
 
 
 def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
-    """Return the cache folder for a digest, and a temporary folder to fill; if it is cached, None as the second.
+    """Return this machine's cache folder for a digest, and a new temporary folder to fill; None if it is cached.
 
     Side effect: removes remains that are older than a day. BadInput if the disk lacks `size` bytes; `name` is the
     software in the message.

@@ -130,7 +130,7 @@ def start(kind: HostKind, command: Command, limits: Limits) -> StartedProcess:
 
 
 def find(kind: HostKind, record: Mapping[str, Any]) -> StartedProcess | None:
-    """Attach to a process that was kept, by its record; None if it has ended."""
+    """Attach to a kept process, by the result of `LocalProcess.record`, and register it; None if it has ended."""
     process = kind.host().find(record)
     return _register(process) if process else None
 
@@ -198,7 +198,7 @@ class _Agent:
         _stop_processes()
 
     def _answer(self, message: Mapping[str, Any]) -> None:
-        """Execute a call, and send its value or its error; nothing is raised here."""
+        """Execute a call, and send its value or its error, whose type only a LoadframeError keeps; raise nothing."""
         answer: dict[str, Any] = {"id": message["id"]}
         try:
             function = wire.import_named(message["call"])

@@ -161,7 +161,7 @@ class AgentClient:
             self._waiting.pop(number, None)
 
     def learn(self, number: int, state: ProcessState) -> None:
-        """Store the state of a process, unless a newer one is known: reports and answers arrive in any order."""
+        """Store the state of process `number`, unless the known state has the same or a higher `state.number`."""
         with self._lock:
             known = self.states.get(number)
             if known is None or state.number > known.number:
@@ -173,7 +173,7 @@ class AgentClient:
         self.connection.hang_up()
 
     def close(self) -> None:
-        """Close the input of the agent and wait for the end of the connection."""
+        """Close the input of the agent and wait for the end of the connection, 30 s at most."""
         self.hang_up()
         self.connection.close()
 
@@ -230,7 +230,7 @@ class AgentClient:
     def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
         """Return an agent's error as an exception of its type, with the machine's name in `where`.
 
-        It is a LoadframeError if the error has no type or another one.
+        An error of a type outside the LoadframeErrors becomes a LoadframeError.
         """
         where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
         kind = wire.import_named(error["type"]) if error["type"] else LoadframeError

@@ -61,7 +61,7 @@ class V1:
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
-        `folders` are the folders of the upper group. OSError, with no group created, if one fails.
+        `folders` are the folders of the upper group. OSError, with no group created, if one fails or exists.
         """
         return _make({controller: folder / name for controller, folder in folders.items()})
 
@@ -78,8 +78,8 @@ class V1:
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
         """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
 
-        `device` is the `major:minor` of the disk. They apply to direct and synchronous I/O. Version 1 does not limit
-        buffered writes, which the kernel writes back later.
+        `device` is the `major:minor` of the disk. The limits apply to direct and synchronous I/O: version 1 does not
+        limit buffered writes, which the kernel writes back later. OSError if it refuses.
         """
         for name, file in _THROTTLES.items():
             _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
@@ -142,7 +142,7 @@ class V2:
         """Create the group `name` below another one, under the limits of both; return controller -> folder.
 
         `folders` are the folders of the upper group; its controllers are enabled for the new group. OSError if that
-        fails.
+        fails or the group exists.
         """
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})
@@ -178,14 +178,14 @@ class V2:
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
         """Set the disk limits (bytes/s, operations/s) by their names in io.max; limits that are not given are lifted.
 
-        `device` is the `major:minor` of the disk.
+        `device` is the `major:minor` of the disk. OSError if the kernel refuses.
         """
         words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
         _write(folders["io"] / "io.max", f"{device} {words}")
 
 
 def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
-    """Create these folders and return them by controller; if one fails, remove the others and raise OSError."""
+    """Create these folders and return them. If one fails or exists, remove those created here and raise OSError."""
     made: dict[str, Path] = {}
     for controller, folder in folders.items():
         if folder not in made.values():
@@ -201,7 +201,7 @@ def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
 def remove(folders: Mapping[str, Path]) -> None:
     """Remove groups without processes; groups that cannot be removed are left.
 
-    Retries for 2 s, because the kernel needs time to notice that a group is empty.
+    Retries each busy group for 2 s, because the kernel needs time to notice that it is empty.
     """
     for folder in set(folders.values()):
         for _ in range(100):
@@ -220,7 +220,8 @@ def remove(folders: Mapping[str, Path]) -> None:
 def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]:
     """Return process id -> its actual group, for each of `pids` that is not in these groups or those directly below.
 
-    A process is included if it is outside for one controller. Processes that end meanwhile may be included.
+    The group is a path within its hierarchy, for the first controller for which the process is outside. Processes that
+    end meanwhile may be included, with `unknown`.
     """
     outside: dict[int, str] = {}
     for controller, folder in folders.items():
@@ -282,7 +283,7 @@ def _enable(folder: Path, controllers: Sequence[str]) -> None:
 
 
 def _v1_mounts() -> dict[str, Path]:
-    """Return the mount points of the version 1 hierarchies of cpu, memory and blkio, by controller."""
+    """Return the mount points of the version 1 hierarchies of cpu, memory and blkio, by controller, if mounted."""
     mounts: dict[str, Path] = {}
     for kind, point, options in _mounted():
         if kind == "cgroup":

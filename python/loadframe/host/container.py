@@ -108,8 +108,8 @@ class Runtime:
     def server(self, name: str, started: int) -> int:
         """Return the id of the process in the container `name`, waiting up to 20 s for it.
 
-        `started` is the id of the runtime's process. It is returned for Charliecloud, if it ends, and if no other
-        process appears in time.
+        `started` is the id of the runtime's process. It is returned at once for Charliecloud, and for other runtimes
+        if it ends or no other process appears in time.
         """
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:

@@ -58,7 +58,10 @@ def signed(folder: Path, token: str) -> bool:
 
 
 def marked(folder: Path, mark: str) -> bool:
-    """Return whether the start file of a folder holds this mark; an outdated copy of a folder has another mark."""
+    """Return whether the file `.start` of a node's folder has the text `mark`, that of the node's last start.
+
+    False for an outdated copy of the folder, and without the file.
+    """
     return _has_text(folder, MARK, mark)
 
 
@@ -110,7 +113,8 @@ def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
 def begin(place: Path, size: int, what: str) -> Path:
     """Create and return the draft folder for a copy that ends up at `place`; remove an unfinished draft.
 
-    `what` describes the data in messages. BadInput if `place` exists or its disk lacks `size` bytes.
+    Creates missing parents. `what` describes the data in messages. BadInput if `place` exists or its disk lacks `size`
+    bytes.
     """
     if os.path.lexists(place):
         raise BadInput(
@@ -149,8 +153,8 @@ def _open_parent(draft: Path, name: str) -> contextlib.AbstractContextManager[in
 def copy(source: Path, draft: Path) -> None:
     """Copy the content of a folder that is visible on this machine, such as on a shared file system, into a draft.
 
-    Skips special files, and the token that identifies the original. Modes and owners are left to `settle`. BadInput for
-    a full disk or an unreadable file.
+    The draft must be empty. Links are copied as links. Skips special files, and the token that identifies the original.
+    Modes and owners are left to `settle`. BadInput for a full disk or an unreadable file.
     """
     with folders.writing("a copy of the data", draft), nofollow.folder(source) as top:
         for inner in nofollow.walk(top):
@@ -172,8 +176,8 @@ def copy(source: Path, draft: Path) -> None:
 def settle(draft: Path, place: Path, expected: Sequence[Entry], user: int | None) -> None:
     """Verify the draft against the entries of the source, set modes and owners, and rename it to `place`.
 
-    Creates missing folders and links. `user` is the id of the new owner, or None to keep the owner. Discards the draft
-    and raises LoadframeError if a file is missing or differs.
+    Creates missing folders and links; further entries of the draft stay. `user` is the id of the new owner, or None to
+    keep the owner. Discards the draft and raises LoadframeError if a file is missing or differs.
     """
     owner = server_owner(user)
     for entry in expected:
@@ -232,7 +236,7 @@ def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner
 def discard(folder: Path) -> None:
     """Remove a copy and its draft, and the parent folder if it is empty; missing ones are ignored.
 
-    `folder` is the copy. Given the draft, only that is removed.
+    `folder` is the copy. Given the draft, the copy stays.
     """
     nofollow.remove_tree(folder)
     nofollow.remove_tree(_draft(folder))

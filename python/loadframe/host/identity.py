@@ -147,10 +147,10 @@ def cluster_folder(name: str, scratch: Path | None = None) -> Path:
 
 
 def _left_by_earlier_boots(parent: Path) -> Iterator[Path]:
-    """Yield folders of clusters that ran on this machine before its current boot.
+    """Yield folders of clusters in `parent` that ran on this machine before its current boot.
 
-    Several machines can share the parent folder, and two can have the same name and machine-id(5). So a folder also
-    counts as left only if nothing in it was written since this boot: a running cluster writes all the time.
+    A folder counts as left if its name, `MACHINE-BOOT-TOKEN`, has this machine and another boot, and nothing in it was
+    written since this boot. The second condition matters because two machines can have the same name and machine-id(5).
     """
     ours, now, booted = f"{machine()}-", f"{machine()}-{boot()}-", up_since()
     for folder in parent.iterdir():

@@ -352,7 +352,8 @@ class CgroupLimiter:
         """Create the group `shared`, or else `name`, and set its memory limit; CPU and disk wait for `throttle`.
 
         With `shared`, an existing group is used as it is, and the process enters a new group `name` below it. Without,
-        FileExistsError. OSError if the kernel refuses. `folder` selects the disk for the disk limits.
+        FileExistsError. OSError if the kernel refuses; a group that was created stays then. `folder` selects the disk
+        for the disk limits.
         """
         more = (self.version.disk,) if limits.disk else ()
         try:

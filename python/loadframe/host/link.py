@@ -85,12 +85,17 @@ class Link:
             raise
 
     def cut(self) -> None:
-        """Drop all IPv4 packets in both directions, until `restore`; LoadframeError if the kernel refuses.
+        """Drop all IPv4 packets in both directions, until `restore`.
 
-        The interfaces stay up, so peers notice only missing answers.
+        The interfaces stay up, so peers notice only missing answers. If the kernel refuses, undo the cut and raise
+        LoadframeError.
         """
-        for end in self._ends():
-            _filter(end, _CUT, _DROP_ALL)
+        try:
+            for end in self._ends():
+                _filter(end, _CUT, _DROP_ALL)
+        except LoadframeError:
+            self.restore()
+            raise
 
     def restore(self) -> None:
         """Undo a cut; the shape stays. Does nothing without a cut; errors are ignored."""

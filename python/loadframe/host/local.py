@@ -157,8 +157,8 @@ class LocalHost:
         """Return the user for servers that refuse to run as root, or None if this process is not root.
 
         With `named`, the user has a name in the system's user database. If user namespaces are forbidden, that is
-        `nobody`, whose other processes can read the server's password and memory. BadInput in a container without other
-        users.
+        `nobody`, whose other processes can read the server's password and memory. BadInput if the
+        user does not exist or is not mapped in this user namespace.
         """
         if os.geteuid() != 0:
             return None
@@ -227,11 +227,11 @@ class LocalHost:
         )
 
     def _network(self, command: Command) -> dict[str, str] | None:
-        """Return the supervisor's instructions for the command's own network, or None to use the machine's network."""
+        """Return None: the command uses the machine's network. Other hosts return instructions for the supervisor."""
         return None
 
     def _server(self, name: str, pid: int) -> int:
-        """Return the id of the serving process; `pid` is the process that was started."""
+        """Return the id of the serving process of command `name`: here `pid`, the process that was started."""
         return pid
 
     def _limiters(self) -> tuple[Limiter, ...]:
@@ -261,7 +261,10 @@ class LocalHost:
         )
 
     def find(self, record: Mapping[str, Any]) -> "LocalProcess | None":
-        """Return the process of a record, or None if its supervisor, which exits soon after the process, has ended."""
+        """Return the process of a `LocalProcess.record`, with the limits recorded there; None if it has ended.
+
+        That is judged by its supervisor, which exits soon after the process.
+        """
         identity = Identity(record["guard"], record["guard_started"])
         if not identity.alive():
             return None

@@ -172,7 +172,7 @@ class LocalProcess:
         self._signal(signal.SIGCONT)
 
     def paused(self) -> bool:
-        """Whether a signal has stopped it (state T in proc(5))."""
+        """Whether a signal has stopped it (state T in proc(5)); False after its end."""
         with contextlib.suppress(OSError):
             return stat_fields(self.pid)[0] == "T" and self.alive()
         return False
@@ -243,7 +243,7 @@ class LocalProcess:
         return False
 
     def request_stop(self) -> None:
-        """Ask the supervisor to stop the node, without waiting."""
+        """Ask the supervisor, ours or that of a kept process, to stop the node; do not wait."""
         if self._child:
             assert self._child.stdin
             self._child.stdin.close()

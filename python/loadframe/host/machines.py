@@ -122,9 +122,9 @@ class MachinesHost:
 
 
 def _loading(machine: RemoteMachine) -> str | None:
-    """Return a description of the rank, or else the command, that generates load on a machine, or None.
+    """Return a sentence that names the rank, or else this process, if it generates load on a machine; otherwise None.
 
-    Connects to the machine.
+    Connects to the machine, to compare it with the ranks and this machine.
     """
     from loadframe.ranks.coordinator import present
 
@@ -182,8 +182,8 @@ class LentMachinesHost(MachinesHost):
     def machine(self, hostname: str) -> RemoteMachine:
         """Return the machine of that name; LoadframeError if the machines of the job are unknown.
 
-        Another name is taken for a machine of an earlier job. Its object has no processes, and BadInput follows when it
-        connects.
+        Another name is taken for a machine of an earlier job. Of its object, `find` returns None, and methods that
+        connect raise BadInput.
         """
         # The scheduler did not answer, so nodes may still run.
         if self._trouble and not isinstance(self._trouble, BadInput):

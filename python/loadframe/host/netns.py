@@ -183,7 +183,7 @@ def _sweep() -> None:
 
 
 def _user(bridge: str) -> Identity | None:
-    """Return the process that last used one of our bridges, or None if the interface is not ours."""
+    """Return the process that last used a bridge, which may have ended; None if the interface is not ours."""
     try:
         sign, pid, started = (_INTERFACES / bridge / "ifalias").read_text().split()
         return Identity(int(pid), int(started)) if sign == _SIGN else None

@@ -147,7 +147,8 @@ def candidate_cores(limits: Limits, nodes: int) -> tuple[int, ...]:
 def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the cores of the next node, sorted; `taken` are the cores of the other nodes. `cores_each` must be set.
 
-    `nodes` is the number of nodes for `candidate_cores`. A node keeps its previous cores (`before`) if they are free.
+    `nodes` is the number of nodes for `candidate_cores`. A node keeps its previous cores (`before`) if they are
+    free and as many as `cores_each`.
     Otherwise a node gets whole physical cores while there are enough, so that it does not share one with another node.
     BadInput if too few are free.
     """

@@ -124,7 +124,7 @@ class RemoteMachine:
         return self._folders[cluster]
 
     def require(self) -> None:
-        """Raise BadInput if the machine is unreachable or lacks something."""
+        """Raise BadInput if the machine is unreachable, or lacks something that its type of host needs."""
         self.call(agent.require, self._kind)
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
@@ -167,7 +167,7 @@ class RemoteMachine:
             self._line.hang_up()
 
     def close(self) -> None:
-        """Stop the agent and wait a limited time until it has ended."""
+        """Stop the agent and wait until it has ended, 30 s at most. Does nothing if it was never started."""
         if self._line:
             self._line.close()
 
@@ -222,8 +222,9 @@ class RemoteMachine:
     def _found(self) -> str:
         """Return the machine's address for nodes; BadInput if it has none.
 
-        Without --network: the address over which it was reached, or the first that is not loopback. With it: the
-        address of that interface, in that network, or of the host name with that suffix.
+        Without --network: the address over which it was reached, or the first that is not loopback; in both cases one
+        that a process there can bind. With it: the address of that interface, in that network, or of the host name
+        with that suffix.
         """
         facts, wanted = self.facts, self._network
         if wanted is None and self._reached and self._has(self._reached):

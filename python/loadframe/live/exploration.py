@@ -124,7 +124,7 @@ class Exploration:
         return Answer("application/json", iter([json.dumps(_plain(content)).encode()]), status)
 
     def _described(self, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return a dictionary of the source's title, clock, collections, recorded answers and events.
+        """Return the source's `title`, `clock`, `collections`, and recorded `answers` and `events`.
 
         The query is ignored.
         """
@@ -144,7 +144,8 @@ class Exploration:
     def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Return the findings, as values for JSON, for the question in the query parameters `given`.
 
-        BadInput for an invalid time, for numbers of `where` and `value` that differ, and for unknown names.
+        They are those of `Question`, with its filters as `where` and `value`, both repeatable; of others, the last
+        counts. BadInput for an invalid time, for numbers of `where` and `value` that differ, and for unknown names.
         """
         names, values = given.get("where", ()), given.get("value", ())
         if len(names) != len(values):
@@ -169,8 +170,8 @@ class Exploration:
     def _time(self, text: str | None) -> float | None:
         """Return the time that a text names, s, or None for None. BadInput for other text.
 
-        The text is ISO 8601 (UTC without a zone) for times since the epoch, else a number of seconds since the run
-        began.
+        If the source has a clock, the text is ISO 8601 (UTC without a zone), and the result s since the epoch. Else
+        both are a number of seconds since the run began.
         """
         if text is None:
             return None

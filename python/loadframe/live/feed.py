@@ -233,7 +233,7 @@ class Following:
     def _reopened(self) -> bool:
         """Return whether another file has replaced this feed, and if so continue with the start of that file.
 
-        False if the feed was deleted.
+        False if the file is the same, or the feed was deleted.
         """
         with contextlib.suppress(FileNotFoundError):
             file = self.path.open("rb")
@@ -320,9 +320,9 @@ class Relay:
         return last, records
 
     def _run(self) -> None:
-        """Follow the newest feed not yet followed, and after its end the next one, until the relay is left.
+        """Follow the newest feed not yet followed; after its end do so again, until the relay is left.
 
-        Polls every 0.25 s.
+        The next feed may be older than the one before. Polls for feeds every 0.25 s.
         """
         seen = set()
         while True:

@@ -135,7 +135,7 @@ class Metrics:
                 self._take(record)
 
     def families(self) -> list[Family]:
-        """Return copies of all metrics that have values, in a fixed order: lasting values, gauges, totals, counts."""
+        """Return copies of all metrics with values, taken under the lock, in order: lasting, gauges, totals, counts."""
         with self._lock:
             values = {**_added(self._ended, self._current), **self._counts, **self._gauges, **self._lasting}
             return [

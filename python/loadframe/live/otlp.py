@@ -234,7 +234,7 @@ class SpanPusher(_Sender):
         """Return a span of a feed as a span of OpenTelemetry, with the further attributes `named`.
 
         It lasts from sending to the end of the answer. Attributes with times are in s, `loadframe.scheduled_unix_nano`
-        in ns since 1970. Unknown attributes are left out; so are request addresses and messages of the store.
+        in ns since 1970. Unknown attributes are left out; so are paths of requests and messages of the store.
         """
         # Neither addresses of requests nor messages of stores: both can contain secrets.
         host, _, port = span["node"].rpartition(":")

@@ -31,11 +31,11 @@ BARS, COLUMNS, LETTERS = 20, 60, 80
 
 
 def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
-    """Return the chart data of an answer as a record.
+    """Return the chart data of an answer as a record of the kind `answer`; its `rows` are those of `_rows`.
 
     Return None for an answer that is not JSON, or lacks a list of rows. `chart` is the operation's chart definition in
     the workload. Bars are sorted, the largest first. At most 20 bars or 60 columns are kept, and `more` has the number
-    of the others. The kind `figures` needs no rows: missing figures are None.
+    of the others. For the kind `figures`, the record has `figures` (name -> number, or None if missing) and no rows.
     """
     try:
         content = json.loads(answer)
@@ -57,10 +57,10 @@ def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Recor
 
 
 def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return [label, value, further values] for each label in a parsed answer. Return None if it lacks a list of rows.
+    """Return [label, value, list of further values] for each label in a parsed answer; None if it lacks a list of rows.
 
-    `chart` has JSON pointers to the rows, the label and the values. Values of rows with the same label are summed; None
-    is unknown. Labels are in order of first appearance.
+    `chart` has JSON pointers: `rows` from the top, `label`, `value` and those in `beside` from a row. Values
+    of rows with the same label are summed; None is unknown. Labels are in order of first appearance.
     """
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
@@ -264,9 +264,9 @@ class Publisher(Listener):
         self._queue.put(_Phase(name, seconds, time.monotonic()))
 
     def measuring(self, measures: OpenMeasures) -> None:
-        """Publish the measures of the current phase once a second from now on, if a receiver needs them.
+        """Publish the measures of the current phase once a second from now on, if there are receivers.
 
-        `measures` opens their reader; it is called only then.
+        `measures` opens their reader; it is called, at once, only then.
         """
         if self._receivers:
             self._queue.put(_Measuring(self._phase, measures()))
@@ -419,8 +419,10 @@ class _Records:
 
 
 def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, float]:
-    """Return the events of all sources by name: rates since `before` (1/s), totals of the phase, and current levels.
+    """Return sums over all sources: rates since `before` (1/s), totals of the phase (`all_` and the name), and levels.
 
+    Rates and totals are of `accepted` and `indexed`; levels are `unacknowledged`, `dead_letters` and, if
+    known, `visible`.
     `before` is the previous progress (None: the start of the phase), `seconds` the time since then, above 0.
     """
 

@@ -86,9 +86,10 @@ class RecordedRun:
         return {field.name: _kind(field) for field in self._first(collection).schema}
 
     def explore(self, question: Question) -> Findings:
-        """Return the answer to a question: periods, values, statistics, first rows, and lines over time by subject.
+        """Return the answer to a question: periods, values, statistics, and the 20 first rows in descending order.
 
-        BadInput for unknown names, and for values that a column cannot have.
+        The order is by time, or with `largest` by a field of numbers. Such a field has lines over time, too, by subject
+        of the collection. BadInput for unknown names, and for values that a column cannot have.
         """
         kinds = self.fields(question.collection)
         require_known(question, kinds)
@@ -215,7 +216,7 @@ def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number that float64 can hold. False for booleans and larger integers."""
+    """Return whether a value is a float, or an integer in the range of float64. False for booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, float) or abs(value) <= sys.float_info.max
@@ -233,7 +234,7 @@ def _text(value: object) -> str | None:
 
 
 def _kind(field: pa.Field) -> Kind:
-    """Return the kind of a column: `time` for numbers with the name of a time, `number` for others, else `keyword`."""
+    """Return the kind of a column: `time` for numbers named time, scheduled, sent or done; `number`; else `keyword`."""
     if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
         return "keyword"
     return "time" if field.name in _TIMES else "number"
@@ -242,8 +243,9 @@ def _kind(field: pa.Field) -> Kind:
 def _matching(table: pa.Table, question: Question) -> pa.Table:
     """Return the rows that match all filters of the question, from its start to before its end, s.
 
-    An empty filter selects the rows without a value. Rows without a time do not match a start or an end. BadInput for a
-    filter of a number by other text.
+    Filters select equal values; an empty one selects rows without a value or with an empty text. Rows without a time do
+    not match a start or an end. Without `question.time`, start and end are ignored. BadInput for a filter of a number
+    by other text.
     """
     for name, value in question.filters:
         column = table[name]
@@ -450,8 +452,8 @@ class _Subjects:
 def _points(times: np.ndarray, values: np.ndarray, width: float) -> list[tuple[float, float | None, float | None]]:
     """Return (mean time, mean, maximum) of each period of `width` s, in order of time.
 
-    `times` are in s, NaN if unknown; `values` must not be NaN. A point with None as mean and maximum marks missing
-    periods. Return an empty list without times, or with a width of 0.
+    `times` are in s, NaN if unknown; `values` must not be NaN. A point with None as mean and maximum marks
+    missing periods. Return an empty list without times, or with a width of 0.
     """
     timed = ~np.isnan(times)
     if not timed.any() or not width:

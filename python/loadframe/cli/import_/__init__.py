@@ -69,9 +69,9 @@ def output_of(output: Path | None, name: str) -> Path:
 
 
 def write_or_print(imported: "Imported", output: Path | None, as_json: bool) -> None:
-    """Write the workload to a file or standard output, and list the parts that were left out.
+    """Write the workload to `output`, or print it without; list the parts that were left out on standard error.
 
-    With `as_json`, print the file, its text, its further files and these parts as JSON.
+    With `as_json`, print the path, the text, the paths of further files and these parts as JSON instead of the text.
     """
     files: list[Path] = []
     if output is None:
