@@ -83,7 +83,10 @@ def standing_text(result: SettingsAt, standing: RankedCombination) -> str:
 
 
 def _ratio_text(ratio: Estimate, is_open: bool) -> str:
-    """Write a ratio with its interval, or alone if that is not finite; only the known end if failures open one."""
+    """Write a ratio with its interval, or alone if that is not finite.
+
+    If `is_open`, write only `below` its high end, else `above` its low end, or `unknown` if neither is known.
+    """
     if not is_open:
         return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
     if math.isfinite(ratio.high):
@@ -92,7 +95,10 @@ def _ratio_text(ratio: Estimate, is_open: bool) -> str:
 
 
 def ratio_cell(text: str, ratio: Estimate, tone: str = "") -> Cell:
-    """Return a cell for the text of an effect or a combination; where failures open an end, with the known one only."""
+    """Return a cell for `text`, from `effect_text` or `standing_text`, with the numbers of `ratio`.
+
+    If the text begins with `above` or `below`, the number has only that end; with `unknown`, none.
+    """
     if not text.startswith(("above", "below", "unknown")):
         return estimate_cell(text, ratio, tone=tone)
     low, high = (end if text.startswith(word) else None for word, end in (("above", ratio.low), ("below", ratio.high)))
@@ -121,7 +127,7 @@ def better_text(probability: float | None) -> str:
 
 
 def shrinkage_text(result: SettingsAt) -> str:
-    """Return how the ratios were corrected for the selection of the best, as the end of a sentence."""
+    """Return, as the end of a sentence, how ratios are shrunk for the selection of the best, or that it is unknown."""
     if all(standing.better is None for standing in result.standings):
         return "how much is unknown, because the run-to-run variance is unknown."
     which = "each ratio of a combination without failed runs" if result.failed else "each ratio"
