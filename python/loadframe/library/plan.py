@@ -84,7 +84,7 @@ class PlannedRuns:
         return f"{most_words}{length_text(seconds, self.unknown is None)}"
 
     def extent_text(self) -> str:
-        """Return the number and duration of all runs as text, with the maximum if it depends on results."""
+        """Return number and duration of all runs as text, with the maximum, and why the duration is unknown, if so."""
         entries = self.experiment.kind.entries
         words = f"{counted(len(self.design.runs), *entries)}, {self._length_text(self.design)}"
         if len(self.most.runs) != len(self.design.runs):
@@ -92,9 +92,9 @@ class PlannedRuns:
         return words if self.unknown is None else f"{words} ({self.unknown})"
 
     def left_text(self) -> str | None:
-        """Return the number and duration of the missing runs as text; if none is missing, how to repeat them.
+        """Return the number of recorded runs, and number and duration of the missing ones, as text.
 
-        None if no run is recorded.
+        If none is missing, the text says how to repeat the experiment. None if no run is recorded.
         """
         count = recorded_count(self.experiment, self.design, self.path)
         if count is None:

@@ -212,7 +212,7 @@ def _amount(capacity: Capacity, level: float) -> str:
 
 
 def _basis(capacity: Capacity) -> str:
-    """Return the caveats to append to the figure of a capacity; empty without any.
+    """Return the caveats to append to the figure of a capacity, beginning with a space; empty without any.
 
     They are a bracket from one search, searches that found no level that meets the SLO, and searches without an answer.
     """
@@ -256,7 +256,10 @@ def arrivals_sentence(capacities: Capacities) -> str:
 
 
 def limits(capacities: Capacities) -> list[str]:
-    """Return sentences on how to read the figures: when a rate or a number of users passes, arrivals, and intervals."""
+    """Return sentences on how to read the figures; the first one gives the rule by which a rate or user count passes.
+
+    The others apply only if present: uncounted failed trials, users, arrivals, selection, and the kinds of intervals.
+    """
     users = capacities.bounds.over == USERS
     passes = f"A {'number of users' if users else 'rate'} passes if {slo_text(capacities.slo)}"
     if not users:
@@ -308,10 +311,11 @@ def search_text(bounds: Bounds) -> str:
 
 
 def demand_text(asked: Mapping[str, Any] | float, over: str = RATE) -> tuple[float, str]:
-    """Return a demand in the unit of the search, 1/s or users, and its text if it is given in users, else an empty one.
+    """Return a demand in the unit of the search, 1/s or users, and the text of a conversion to it; else an empty text.
 
-    `asked` is the demand in the experiment's file: a level, or a mapping of `users` and the rate of `each`. A search
-    `over` users compares the number of users; their pace is that of the workload.
+    `asked` is the demand in the experiment's file: a level, or a mapping of `users` and the rate of `each` (1/s). A
+    search `over` users takes only `users` of a mapping. Other searches take the product of both, with the text
+    `90 users of 2 requests/s each`.
     """
     if isinstance(asked, Mapping) and over == USERS:
         return float(asked["users"]), ""

@@ -390,7 +390,7 @@ class _Notes:
 
 
 def _merged(texts: Iterable[str]) -> dict[str, str]:
-    """Return text -> note for long texts of a table.
+    """Return text -> note for each of `texts`, the long texts of a table.
 
     Texts that differ only in quantities share one note with ranges, such as `3 ms to 64 ms`.
     """

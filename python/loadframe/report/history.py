@@ -205,9 +205,9 @@ def _points_table(history: History) -> Table:
 
 
 def _gate_text(point: Point) -> str:
-    """Write the outcomes of the gates at a point, each with its failed checks and a commit other than the point's.
+    """Write the outcomes of the gates at a point, each with its failed checks; a dash without a gate.
 
-    A dash without a gate.
+    The commit of a gate, or without one its folder, is added if it differs from the point's commit.
     """
     outcomes = []
     for gate in point.gates:

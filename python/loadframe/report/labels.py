@@ -388,9 +388,10 @@ _BACKLOG_AGE = 1.0
 
 
 def window_texts(phase: "PhaseSummary") -> list[str]:
-    """Return texts on how the measured window was chosen, and on the backlog with which it began; empty without either.
+    """Return texts on the measured window: its choice, its precision, and the backlog with which it began.
 
-    A backlog is written only under an open load, and if its oldest request is at least 1 s old.
+    Parts that are not recorded are left out. A backlog is written only under an open load, and if its oldest request is
+    at least 1 s old.
     """
     texts = []
     window = phase.window

@@ -167,7 +167,10 @@ def _severity(reason: RecordedReason) -> float:
 
 
 def why(run: RecordedRun) -> str:
-    """Return why a run is left out or bounded: its failure, else the causes of its verdict, else its status."""
+    """Return why a run is left out or bounded: its failure, else the causes of its verdict.
+
+    Without either, it is a fixed text for a bounded run, and the status of another.
+    """
     if run.failure:
         return run.failure
     if run.reasons:
@@ -201,7 +204,8 @@ def standing_of(run: Run, percentiles: Percentiles) -> tuple[Tone, str]:
     """Return the tone (`valid`, `bounded` or `invalid`) and a sentence on whether the figures of a run are valid.
 
     `percentiles` are those of the run. The tone of a valid run is `bounded`, too, if its machines were disturbed, if
-    the store did not keep up with a source, or if percentiles lack intervals.
+    percentiles lack intervals, or if the store did not keep up with a source. The last is only checked if the verdict
+    has no reason.
     """
     recorded = RecordedRun(run.path.name, None, {}, run)
     if not recorded.sound:

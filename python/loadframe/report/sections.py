@@ -609,7 +609,10 @@ def _resources(folder: RecordedExperiment) -> list[Figure]:
 
 
 def _with_tops(figure: Figure, tops: Mapping[str, float]) -> Figure:
-    """Return the figure with y axes from 0 to the values in `tops`, by the title of the axis."""
+    """Return the figure with y axes from 0 to 1.04 times the values in `tops`, by the title of the axis; 1 for 0.
+
+    KeyError for a title that `tops` lacks.
+    """
     ranged = [replace(it, y=replace(it.y, range=(0.0, 1.04 * tops[it.y.title] or 1.0))) for it in figure.panels]
     return replace(figure, panels=ranged)
 

@@ -81,7 +81,10 @@ def standing_text(result: SettingsAt, standing: RankedCombination) -> str:
 
 
 def _ratio_text(ratio: Estimate, is_open: bool) -> str:
-    """Write a ratio with its interval, or alone if that is not finite; only the known end if failures open one."""
+    """Write a ratio with its interval, or alone if that is not finite.
+
+    If `is_open`, write only `below` its high end, else `above` its low end, or `unknown` if neither is known.
+    """
     if not is_open:
         return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
     return known_end_text(ratio)
@@ -109,7 +112,7 @@ def better_text(probability: float | None) -> str:
 
 
 def shrinkage_text(result: SettingsAt) -> str:
-    """Return how the ratios were corrected for the selection of the best, as the end of a sentence."""
+    """Return, as the end of a sentence, how ratios are shrunk for the selection of the best, or that it is unknown."""
     if all(standing.better is None for standing in result.standings):
         return "how much is unknown, because the run-to-run variance is unknown."
     which = "each ratio of a combination without failed runs" if result.failed else "each ratio"

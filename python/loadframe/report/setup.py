@@ -45,7 +45,7 @@ def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> 
 def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
     """Return the facts of an experiment's design. `runs` is the number of its runs.
 
-    `description` is the content of experiment.json. Unknown facts are left out.
+    `description` is the content of experiment.json, and must have `factors` and `measure`. Unknown facts are left out.
     """
     levels = {name: ", ".join(map(str, values)) for name, values in description["factors"].items()}
     return Facts(

@@ -104,7 +104,7 @@ def _speedup_text(speedup: Estimate, failed: Sequence[int]) -> str:
 
 
 def laws(pair: CurvePair) -> list[str]:
-    """Return sentences on each law: its serial share, the run that it refers to, and whether it fits the data.
+    """Return sentences on each law: its share, the run that it refers to, and a misfit; or why a curve has no law.
 
     Return an empty list if the curves cannot be compared.
     """

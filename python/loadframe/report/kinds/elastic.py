@@ -227,7 +227,7 @@ def rows(step: StepMeasures, rate: Rate) -> list[Row]:
 
 
 def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
-    """Return the name and score texts of each policy run, in the order of `SCORES`; empty without a scaling policy."""
+    """Return (run, texts of its scores in the order of `SCORES[1:]`) for each run; empty without a scaling policy."""
     return [
         (
             run,

@@ -282,8 +282,8 @@ class Scale:
 def scale(axis: Axis, values: Iterable[float | str | None], start: float, end: float) -> Scale:
     """Return the scale of an axis that shows `values` between the pixels `start` and `end`.
 
-    It covers `axis.range` if set, else the values with a margin. A logarithmic axis ignores values up to 0; categories
-    keep the order in which they first occur. None is ignored.
+    It covers `axis.range` if set, else the values (and 0 if `axis.from_zero`) with a margin. A logarithmic axis ignores
+    values up to 0; categories keep the order in which they first occur. None is ignored.
     """
     known = [value for value in values if value is not None]
     if axis.kind == "category":

@@ -129,9 +129,10 @@ def _load_title(run: Run) -> str:
 
 
 def _load(recorded: RecordedRun, course: Course) -> Iterator[Trace]:
-    """Yield the planned load over time: requests/s of an open loop, else clients; or the accepted events/s of sources.
+    """Yield the load of the first measured phase over time: requests/s, else clients; or accepted events/s of sources.
 
-    Times are in s since the measured window began. After a HELD event, clients are constant.
+    Times are in s since the measured window began. Planned rates are summed over open streams; closed streams beside
+    them are left out. After the first HELD event, clients are constant.
     """
     run = recorded.run
     assert run

@@ -73,7 +73,7 @@ def _failed_text(point: PointOver) -> str:
 
 
 def _operations(curves: Sequence[CurveOver]) -> str:
-    """Write the operations of the curves' response times, joined by commas, with their phases if there are several."""
+    """Write the operations of the curves' response times, joined by commas; of several, each with its phase."""
     by_phase = dict.fromkeys((curve.phase, curve.operation) for curve in curves)
     named = [f"{operation} in {phase}" if len(by_phase) > 1 else str(operation) for phase, operation in by_phase]
     return ", ".join(named)
@@ -342,10 +342,11 @@ def _size_axis(title: str, sizes: Iterable[float | str | None]) -> Axis:
 def _fitted(
     fit: ScalabilityFit | None, unit: str, color: str, group: str, name: str | None, top: float
 ) -> tuple[list[Trace], list[Band]]:
-    """Return a fitted curve and its band, dashed beyond the measurements, at most to twice the largest size.
+    """Return a fitted curve and its band, dashed beyond the measurements.
 
-    Return two empty lists without a conclusive fit. With `name`, the curve is in the legend, with the name of its
-    model. `top` is the largest measured throughput: the band ends at twice its value.
+    They reach twice the largest size for nodes, 1.25 times for clients; only the largest size if the fit is superlinear
+    or has few sizes. Return two empty lists without a conclusive fit. With `name`, the curve is in the legend, with the
+    name of its model. `top` is the largest measured throughput: the band ends at twice its value.
     """
     if fit is None or not is_conclusive(fit):
         return [], []

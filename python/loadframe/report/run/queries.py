@@ -42,7 +42,8 @@ CODES = {
 def appendix(run: Run) -> list[dict[str, Any]]:
     """Return a run in the format of the benchmarker's document: a step for each measured phase, times in s.
 
-    Errors have an HTTP code, or one of `CODES`.
+    `query_result` of a step has the keys of each query, and its `responses`, in one object. Errors have an HTTP code,
+    or one of `CODES`.
     """
     return [
         {
@@ -58,7 +59,8 @@ def appendix(run: Run) -> list[dict[str, Any]]:
 def queries(run: Run) -> list[dict[str, Any]]:
     """Return a run in the format of the benchmarker's program: a step for each measured phase, times in s.
 
-    Errors have an HTTP code, or one of `CODES`.
+    `search_results` of a step has an object with `query` and `responses` for each query. Errors have an HTTP code, or
+    one of `CODES`.
     """
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
     planned = {phase.get("name"): phase for phase in run.manifest.workload.phases}
