@@ -124,9 +124,10 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
             label = (
                 f"{settings_words.term_text(result, fit.term)}: {settings_words.level_text(result, contrast, levels)}"
             )
-            outcome = "significant" if response.claimed(fit.term) else "not significant"
+            is_significant = response.claimed(fit.term)
+            outcome = "significant" if is_significant else "not significant"
             text = f"{label}\n{settings_words.effect_text(contrast)}"
-            effects.append(Effect(label, contrast.ratio, text, outcome))
+            effects.append(Effect(label, contrast.ratio, text, outcome, is_significant))
     omitted = len(effects) - _EFFECTS
     more = f" {counted(omitted, 'smaller effect')} in the table only." if omitted > 0 else ""
     figure = forest(
