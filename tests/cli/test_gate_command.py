@@ -64,7 +64,7 @@ def test_one_run_does_not_tell_whether_a_bound_holds(results):
 @pytest.mark.parametrize("against", ["baseline", "bound"])
 def test_an_undecided_percentile_of_short_runs_names_the_missing_requests(results, kind, needed, against):
     words = {
-        "baseline": ("--baseline", results / "old", "--measure", kind, "--catch", "1%", "--least", "1%"),
+        "baseline": ("--baseline", results / "old", "--measure", kind, "--catch", "1%", "--least", "0.5%"),
         "bound": ("--bound", f"{kind}<=10s"),
     }[against]
     new = results / ("brief" if against == "baseline" else "alone")
@@ -140,6 +140,12 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         ),
         (["--baseline", "old", "--least", "throughput=100%"], "--least 100% never stops throughput"),
         (["--baseline", "old", "--catch", "500%"], "--catch 500% never stops throughput"),
+        (
+            ["--baseline", "old", "--least", "p50=10%", "--catch", "p50=10%"],
+            "--catch for p50 is 10 %, which must exceed --least, 10 %",
+        ),
+        (["--baseline", "old", "--catch", "10%"], "--catch for p99 is 10 %, which must exceed --least, 10 %"),
+        (["--baseline", "old", "--least", "p50=25%"], "--catch for p50 is 20 %, which must exceed --least, 25 %"),
         (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
         (["--baseline", "old", "--record", "history", "--commit", ""], "--commit is an empty text"),
     ],
@@ -149,6 +155,10 @@ def test_typing_errors_are_reported_with_status_2(results, monkeypatch, words, s
     status, _, errors = within("gate", "same", *words)
     assert status == 2
     assert said in errors
+
+
+def test_a_least_effect_for_all_measures_may_exceed_the_default_effect_to_catch_of_errors(results):
+    assert within("gate", results / "same", "--baseline", results / "old", "--least", "3%")[0] == 0
 
 
 @pytest.mark.parametrize("baseline", ["same", "./same", "s*e", "*", "same/r3", "link", "copy"])

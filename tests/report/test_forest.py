@@ -101,6 +101,19 @@ def test_an_unknown_interval_is_dotted_to_both_edges(logarithmic):
     assert drawn() is None
 
 
+def test_long_inconclusive_intervals_do_not_stretch_the_axis_of_conclusive_ones():
+    p50, p99 = effect(1.15, 1.28, 1.43), Effect("p99", Estimate(3.3, 0.141, 54.9), "text", "open", is_conclusive=False)
+    low, high = drawn(p50, p99, logarithmic=True).x.range
+    assert 0.9 < low < 1 and 3.3 < high < 4
+    _, _, arrows = parts(drawn(p50, p99, logarithmic=True))
+    assert arrows == {"triangle-left": [(-1.0, False)], "triangle-right": [(-1.0, False)]}
+    # Alone, they have an axis of their own.
+    low, high = drawn(p99, logarithmic=True).x.range
+    assert low < 0.141
+    near = drawn(p50, Effect("p99", Estimate(1.3, 0.8, 1.9), "text", "open", is_conclusive=False))
+    assert near.x.range[0] < 0.8 and parts(near)[2] == {}
+
+
 def test_intervals_within_the_axis_have_no_arrow():
     figure = drawn(effect(0.8, 0.9, 1.1), effect(1.2, 1.3, 1.5))
     assert parts(figure)[1:] == ([], {})

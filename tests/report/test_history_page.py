@@ -82,6 +82,7 @@ def test_the_page_shows_the_answer_the_changes_the_runs_and_the_machine(recorded
     assert page.loads == []
     assert {"Changes", "Machine", "Runs of each point"} <= set(page.headings)
     assert {"h0", "machine"} <= set(page.plots)
+    assert "range_100 throughput" in page.headings
     assert [panel["title"] for panel in page.plots["machine"]["panels"]] == [
         "CPU time, ms",
         "disk, MB/s",
@@ -146,8 +147,9 @@ def test_changes_of_two_stores_in_one_folder_name_their_stores(folder):
 
 
 def test_an_accepted_change_is_shown_with_its_reason(folder):
-    status, printed, _ = within("history", folder, "--accept", commit(CHANGED)[:9], "--reason", "checksums")
+    status, printed, messages = within("history", folder, "--accept", commit(CHANGED)[:9], "--reason", "checksums")
     assert status == 0
+    assert f"accepted: {commit(CHANGED)[:9]}: checksums\n" in messages
     assert "checksums" in printed
     assert "worsened" not in printed
     assert "checksums" in Page((folder / "history.html").read_text()).text
@@ -642,9 +644,34 @@ def test_the_page_marks_the_points_that_the_gate_stopped(folder):
         traces = Page(history_page(read_history(folder, ["throughput"]))).plots["h0"]["traces"]
         return [trace["x"] for trace in traces if trace["name"] == "stopped by the gate"]
 
+    earlier = f"Stopped by the gate earlier, and not accepted: {commit(4)[:12]}."
     assert marked() == [[5]]
+    assert sentences(read_history(folder, ["throughput"]))[-1] == earlier
     assert within("history", folder, "--accept", commit(4), "--reason", "agreed")[0] == 0
     assert marked() == []
+    assert earlier not in sentences(read_history(folder, ["throughput"]))
+
+
+def test_a_short_history_begins_with_the_stopped_commit(tmp_path):
+    folder = write_history(tmp_path / "history", loss=0.0, nights=3, changed=(), runs=1)
+    add_to_gate_log(folder, GateRecord("2026-01-20T02:00:00+00:00", "night-01", commit(1), "regression", ["p50"]))
+    first, second, *_ = sentences(read_history(folder))
+    assert first == f"Stopped by the gate earlier, and not accepted: {commit(1)[:12]}."
+    assert second.startswith("Too few points to find a change: 3 of")
+    manifest = json.loads(next(folder.glob("*/*/manifest.json")).read_text())
+    page = history_page(read_history(folder))
+    assert f"History of {manifest['workload']['name']} on {manifest['store']['kind']}" in Page(page).text
+
+
+def test_a_later_gate_of_an_earlier_commit_replaces_its_stop(folder):
+    add_to_gate_log(folder, GateRecord("2026-01-20T02:00:00+00:00", "night-04", commit(4), "regression", ["p50"]))
+    assert "not accepted" in sentences(read_history(folder))[-1]
+    shutil.copytree(folder / "night-04", folder / "night-14")
+    for file in (folder / "night-14").glob("*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        file.write_text(json.dumps(manifest | {"session": "again", "started": "2026-01-06T12:00:00+00:00"}))
+    add_to_gate_log(folder, GateRecord("2026-01-20T03:00:00+00:00", "night-14", commit(4), "passed", []))
+    assert not any("not accepted" in words for words in sentences(read_history(folder)))
 
 
 def test_an_acceptance_of_one_attempt_does_not_hide_the_regression_of_another(folder):

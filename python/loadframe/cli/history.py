@@ -57,6 +57,8 @@ def history(
     from loadframe.library.reports import default_file
 
     result = history_of(folder, kinds, accept, reason, option_name)
+    if accept:
+        tell(f"accepted: {accept}: {reason}")
     # A page of other measures must not replace the page of the usual ones.
     name = "history.html" if set(kinds) == set(measure_kinds(_MEASURES)) else f"history-{'-'.join(kinds)}.html"
     page = output or default_file(folder, name)

@@ -11,7 +11,14 @@ from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.analyze.history import identity_of_run
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
-from loadframe.base.units import exceeds_responses, parse_duration, parse_rate, reachable_rate, reachable_response
+from loadframe.base.units import (
+    exceeds_responses,
+    format_limit,
+    parse_duration,
+    parse_rate,
+    reachable_rate,
+    reachable_response,
+)
 from loadframe.library.options import require_measures, share
 from loadframe.yamlfile import did_you_mean
 
@@ -85,7 +92,8 @@ def gate_groups(
     permits different treatments, and `session_spread` is the assumed spread between sessions (share). Without
     `earlier`, the second variant of an experiment is judged against the first. `written` returns the name of an
     argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
-    more than two variants. BadInput also if `new` has no run, or if the baseline has a new run.
+    more than two variants. BadInput also if `new` has no run, if the baseline has a new run, or if the effect to catch
+    does not exceed the least effect.
     """
     if earlier and _is_among(new, [earlier]):
         name = written("history" if history else "baseline")
@@ -117,6 +125,13 @@ def gate_groups(
                     f"{written(name)} {worse:.0%} never stops {kind}: it cannot become worse by more",
                     remedy=f"give less than 100% for {kind}, or leave it out of the measures",
                 )
+        if thresholds.are_too_close(kind):
+            smallest, caught = format_limit(thresholds.least_of(kind)), format_limit(thresholds.given_catch_of(kind))
+            raise BadInput(
+                f"{written('catch')} for {kind} is {caught}, which must exceed {written('least')}, {smallest}",
+                remedy=f"raise {written('catch')} or lower {written('least')} for {kind}: a change of exactly"
+                f" {smallest} is found in half of the cases at most",
+            )
     groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
     # The gate removes copies of the new runs from a history.
     if not history:

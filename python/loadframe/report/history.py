@@ -36,7 +36,7 @@ _UNITS = (
 )
 #: Cross on the points of commits that the gate stopped.
 _STOPPED = Mark(INK, "x", 11)
-#: Most runs that a row or a tooltip names.
+#: Most runs that a row or a tooltip names, and most stopped commits that a sentence names.
 _NAMED = 8
 
 
@@ -64,7 +64,8 @@ def history_page(history: History) -> Page:
     changed = sum(bool(line.changes) for line in drawn)
     return render(
         "history.html.j2",
-        title=f"{history.folder.name}: loadframe history",
+        title=f"{_subject(history)}: loadframe history",
+        subject=_subject(history),
         folder=str(history.folder),
         lead=sentences(history),
         skipped=[f"{name}: {cause}" for name, cause in history.skipped],
@@ -79,6 +80,15 @@ def history_page(history: History) -> Page:
     )
 
 
+def _subject(history: History) -> str:
+    """Return up to three measured workloads, each with the kind of its store; the name of the folder without any."""
+    runs = [run.manifest for point in history.points for run in point.runs]
+    names = dict.fromkeys(" on ".join(filter(None, (run.workload.name, run.store.kind))) for run in runs)
+    known = [name for name in names if name]
+    more = [f"{len(known) - 3} more"] if len(known) > 3 else []
+    return " and ".join(filter(None, (", ".join(known[:3]), *more))) or history.folder.name
+
+
 def _unchanged_title(short: Sequence[bool]) -> str:
     """Return the heading of measures without changes.
 
@@ -90,25 +100,38 @@ def _unchanged_title(short: Sequence[bool]) -> str:
 
 
 def sentences(history: History) -> list[str]:
-    """Return the answer: the changes, and the failed checks of the newest commit if a gate stopped it.
+    """Return the answer: the changes, and the commits that a gate stopped, the newest with its failed checks.
 
-    A gate stops a commit by a regression that was not accepted.
+    A gate stops a commit by a regression that was not accepted. Stopped commits come first if the points are too few
+    for a change.
     """
-    stopping = _stopping(history)
-    checks = ", ".join(dict.fromkeys(name for gate in stopping for name in gate.failed))
-    words = [f"The gate stopped {history.points[-1].label}{checks and f': {checks}'}."] if stopping else []
+    newest = history.points[-1] if history.points else None
+    stopping = _stopping(history, newest) if newest else []
+    last = {point.commit or point.label: point for point in history.points if point.is_stopped}
+    earlier = [
+        point.label
+        for commit, point in last.items()
+        if newest and commit != (newest.commit or newest.label) and _stopping(history, point)
+    ]
+    words = []
+    if earlier:
+        more = f" and {len(earlier) - _NAMED} earlier ones" if len(earlier) > _NAMED else ""
+        words.append(f"Stopped by the gate earlier, and not accepted: {', '.join(earlier[-_NAMED:])}{more}.")
+    if newest and stopping:
+        checks = ", ".join(dict.fromkeys(name for gate in stopping for name in gate.failed))
+        words.append(f"The gate stopped {newest.label}{checks and f': {checks}'}.")
+    few = bool(history.lines) and max(len(line.points) for line in history.lines) < history.needed
+    if few and not history.changes:
+        return words[::-1] + _of_changes(history)
     return _of_changes(history) + words
 
 
-def _stopping(history: History) -> list[GateRecord]:
-    """Return the gates that stop the newest commit: with a regression, neither accepted nor replaced by a later gate.
+def _stopping(history: History, last: Point) -> list[GateRecord]:
+    """Return the gates that stop the commit of a point: with a regression, neither accepted nor replaced later.
 
     The gates of a store, workload and treatment replace each other, also in later sessions. Without a commit, only the
-    newest point counts.
+    point counts.
     """
-    if not history.points:
-        return []
-    last = history.points[-1]
     by_series: dict[frozenset[Hashable], list[Point]] = {}
     for point in history.points:
         if point is last or (point.commit and point.commit == last.commit):
@@ -245,7 +268,8 @@ def _axis(history: History) -> Axis:
 def _figure(history: History, line: Line, name: str) -> Figure:
     """Draw a measure: its points, the levels between changes, and a rule before each change.
 
-    A cross marks commits that the gate stopped. `name` identifies the plot. Rates are drawn in 1/s, times in ms.
+    A cross marks commits that the gate stopped. The title names phase and operation; `name` identifies the plot. Rates
+    are drawn in 1/s, times in ms.
     """
     scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
     x = [float(point.number) for point in line.points]
@@ -285,7 +309,7 @@ def _figure(history: History, line: Line, name: str) -> Figure:
             for change in line.changes
         ],
         height=270,
-    )  # fmt: skip
+    ).titled(", ".join(filter(None, [line.measure.name, line.title])))  # fmt: skip
 
 
 def _levels(line: Line, scale: float) -> Trace:

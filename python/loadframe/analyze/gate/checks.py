@@ -73,7 +73,20 @@ class Thresholds:
 
     def catch_of(self, kind: str) -> float:
         """Return the worsening of a kind of measure that a passed check excludes, as a share; at least `least_of`."""
-        return max(self.catch.get(kind, CATCH.get(_plain(kind), _CATCH)), self.least_of(kind))
+        return max(self.given_catch_of(kind), self.least_of(kind))
+
+    def given_catch_of(self, kind: str) -> float:
+        """Return the effect to catch of a kind of measure, as a share: the given one or the default."""
+        return self.catch.get(kind, CATCH.get(_plain(kind), _CATCH))
+
+    def are_too_close(self, kind: str) -> bool:
+        """Return whether no number of runs finds the effect to catch, because it does not exceed the least effect.
+
+        A least effect for all measures may exceed the default effect to catch of errors, which then equals it.
+        """
+        if _plain(kind) == "errors" and kind not in self.catch:
+            return False
+        return self.given_catch_of(kind) <= self.least_of(kind)
 
 
 def _plain(kind: str) -> str:

@@ -256,7 +256,7 @@ def effects_plot(comparison: Comparison, name: str) -> Figure | None:
         text = f"{label}\n{compare_words.ratio_text(contrast)}"
         outcome = compare_words.OUTCOMES[contrast.outcome]
         outcome += f" than {baseline}" * (contrast.outcome in ("better", "worse"))
-        effects.append(Effect(label, contrast.ratio, text, outcome))
+        effects.append(Effect(label, contrast.ratio, text, outcome, contrast.outcome != "inconclusive"))
         marks[outcome] = RESULT_MARKS[contrast.outcome]
     omitted = len(comparison.contrasts) - _EFFECTS
     return forest(

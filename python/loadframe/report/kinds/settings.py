@@ -124,12 +124,13 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
             label = (
                 f"{settings_words.term_text(result, fit.term)}: {settings_words.level_text(result, contrast, levels)}"
             )
-            outcome = "significant" if response.claimed(fit.term) else "not significant"
+            is_significant = response.claimed(fit.term)
+            outcome = "significant" if is_significant else "not significant"
             text = f"{label}\n{settings_words.effect_text(contrast)}"
             # Where failures leave an end open, the ratio is that of the survivors, and only the other end is known.
             is_open = contrast.low_open or contrast.high_open
             ratio = replace(contrast.ratio, value=math.nan) if is_open else contrast.ratio
-            effects.append(Effect(label, ratio, text, outcome))
+            effects.append(Effect(label, ratio, text, outcome, is_significant))
     omitted = len(effects) - _EFFECTS
     more = f" {counted(omitted, 'smaller effect')} in the table only." if omitted > 0 else ""
     figure = forest(

@@ -23,6 +23,8 @@ from loadframe.report.plot import (
 _WIDE = 4.0
 #: Largest factor by which intervals extend the axis beyond the ratios; longer intervals are cut.
 _BEYOND = 10.0
+#: The same for inconclusive intervals, beyond the ratios and the conclusive intervals.
+_BEYOND_INCONCLUSIVE = 2.0
 #: Symbols of arrows, and their distance from the edge as a share of the axis.
 _LEFT, _RIGHT, _INSIDE = "triangle-left", "triangle-right", 0.01
 #: Half of the height of the line across a known end without a mark, in rows.
@@ -33,12 +35,16 @@ _LETTERS, _LINE = 14, 14
 
 @dataclass(frozen=True)
 class Effect:
-    """A row: its label, its ratio with the interval, the text for the pointer, and the outcome that styles it."""
+    """A row: its label, its ratio with the interval, the text for the pointer, and the outcome that styles it.
+
+    If any effect `is_conclusive`, the long intervals of the others are cut earlier.
+    """
 
     label: str
     ratio: Estimate
     text: str
     outcome: str
+    is_conclusive: bool = True
 
 
 def forest(
@@ -62,9 +68,11 @@ def forest(
     values = [1.0, *(at for effect in shown if not math.isnan(at := _start(effect)))]
     if len(values) == 1:
         return None
-    least, most = min(values) / _BEYOND, max(values) * _BEYOND
-    ends = [end for effect in shown for end in (effect.ratio.low, effect.ratio.high) if least <= end <= most]
-    low, high = min(*values, *ends), max(*values, *ends)
+    low, high = min(values), max(values)
+    conclusive = [effect for effect in shown if effect.is_conclusive]
+    others = [effect for effect in shown if not effect.is_conclusive]
+    low, high = _extended(low, high, conclusive, _BEYOND)
+    low, high = _extended(low, high, others, _BEYOND_INCONCLUSIVE if conclusive else _BEYOND)
     logarithmic = logarithmic or high > _WIDE * low
     margin = max(0.05 * (high - low), 0.01)
     edge = max((high / low) ** 0.05, 1.01)
@@ -98,6 +106,13 @@ def forest(
         rules=[Rule(1)],
         height=90 + len(shown) * max(_LINE * lines + 8, 26),
     )
+
+
+def _extended(low: float, high: float, effects: Sequence[Effect], factor: float) -> tuple[float, float]:
+    """Extend the range from `low` to `high` by the ends of intervals that are beyond it by at most `factor`."""
+    ends = [end for effect in effects for end in (effect.ratio.low, effect.ratio.high)]
+    within = [end for end in ends if low / factor <= end <= high * factor]
+    return min([low, *within]), max([high, *within])
 
 
 def _is_unknown(effect: Effect) -> bool:
