@@ -655,5 +655,12 @@ def test_only_the_workload_ycsb_cites_its_paper():
 def test_latex_rows_survive_line_breaks_brackets_and_commands():
     table = Table(["variant"], [[Cell("[a]\n\n\\input{/etc/passwd} 5 % $x$")]])
     text = tabular("one\n\\input{x}", table)
+def test_the_definitions_of_a_table_are_printed_below_it():
+    table = Table(["a"], [[Cell("1")]], note="p is adjusted by Holm,\nunlike the 95 % intervals.")
+    lines = tabular("one", table).splitlines()
+    assert r"p is adjusted by Holm, unlike the 95 \% intervals.\par" in lines
+    assert [line for line in lines if line.startswith("%")] == ["% one"]
+
+
     assert text.splitlines()[0] == "% one \\input{x}"
     assert "{[}a] \\textbackslash{}input\\{/etc/passwd\\} 5 \\% \\$x\\$ \\\\" in text.splitlines()

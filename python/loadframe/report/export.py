@@ -297,7 +297,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
     column. The text needs the package booktabs.
     """
     long = [text for row in table.rows for cell in row[1:] for text in _noted(cell.text, cell) + _noted(cell.small)]
-    notes = _Notes(_merged(long))
+    notes = _Notes(_merged(long), " ".join(table.note.split()))
     rows = [
         [_parts(cell, notes if at and table.columns[at] != "treatment" else None) for at, cell in enumerate(row)]
         for row in table.rows
@@ -307,7 +307,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
         for layout in _layouts([[[_Part(name)] for name in table.columns], *rows], table.names, notes)
         for body in _pages(layout, notes)
     ]
-    comments = [f"% {printable(' '.join(text.split()))}" for text in (title, table.note) if text]
+    comments = [f"% {printable(' '.join(title.split()))}"] if title else []
     words = (table.caption or f"{title[:1].upper()}{title[1:]}").removesuffix(".")
     captions = [f"{words}, part {number} of {len(parts)}." if len(parts) > 1 else f"{words}."
                 for number in range(1, len(parts) + 1)]  # fmt: skip
@@ -329,7 +329,8 @@ def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[s
         " & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\" + gap
         for row, gap in zip(part.rows, gaps, strict=True)
     ]
-    told = notes.of(part.rows)
+    told = [rf"$^{{{number}}}$ {_latex(text, breaks=True)}\par" for text, number in notes.of(part.rows)]
+    told += [rf"{_latex(notes.general, breaks=True)}\par"] if notes.general else []
     return [
         rf"\begin{{{part.environment}}}",
         r"\centering",
@@ -344,7 +345,7 @@ def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[s
         r"\bottomrule",
         r"\end{tabular}" + (r"}\usebox0\par" if told else ""),
         *([_NOTES] if told else []),
-        *(rf"$^{{{note}}}$ {_latex(text, breaks=True)}\par" for text, note in told),
+        *told,
         *([r"\end{minipage}"] if told else []),
         rf"\end{{{part.environment}}}",
     ]
@@ -369,7 +370,7 @@ _Rows = list[list[list[_Part]]]
 
 @dataclass
 class _Notes:
-    """Numbered notes below a table. `merged` has the note of each text."""
+    """Numbered notes below a table, and a general one. `merged` has the note of each text."""
 
     merged: Mapping[str, str]
 
@@ -380,6 +381,7 @@ class _Notes:
         """Return the number of a text's note, from 1; a new note gets the next number.
 
         Texts with the same entry in `merged` share a note.
+    general: str = ""
         """
         return self._numbers.setdefault(self.merged.get(text, text), len(self._numbers) + 1)
 
@@ -453,11 +455,11 @@ class _Layout:
     sides: str
 
     def height(self, notes: _Notes) -> float:
-        """Return the height in points of all rows, and of the notes that they refer to."""
+        """Return the height in points of all rows, of the notes that they refer to, and of the general note."""
         points, distance = _SIZES[self.size]
         tall = [max(map(len, row)) for row in self.rows]
         lines = sum(tall)
-        for text, _ in notes.of(self.rows):
+        for text in filter(None, (notes.general, *(text for text, _ in notes.of(self.rows)))):
             lines += math.ceil(points * _ems(_Part(text)) / (0.95 * _NOTES_SHARE * self.width))
         return distance * lines + _ROW_GAP * sum(of_row > 1 for of_row in tall)
 
