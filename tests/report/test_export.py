@@ -221,8 +221,8 @@ def test_the_answer_and_the_software_can_be_quoted(folder):
     )
     assert " ".join(told.split()) == answer
     software = (target / "software.bib").read_text()
-    assert "title = {{Loadframe}}" in software
-    assert "title = {{opensearch}}" in software
+    assert "title = {{Loadframe: load tests of data stores}}" in software
+    assert "title = {{OpenSearch}}" in software
     assert re.search(r"note = \{Version CPython 3\.\d+\S*\. Measured on 20\d\d-\d\d-\d\d\}", software)
     assert "year" not in software, "a measurement may be published in another year"
     assert software.count("{") == software.count("}")
@@ -635,12 +635,15 @@ def test_every_store_of_others_has_an_author_and_an_address():
     names = set(stores()) - {"http", "sim"}
     manifests = [Manifest(FORMAT, store=RecordedStore(kind=name, version="1.0")) for name in names]
     entries = {
-        re.search(r"title = \{\{(.+?)\}\}", entry)[1]: entry for entry in bibliography(manifests, MAKERS).split("\n\n")
+        re.search(r"key = \{(.+?)\}", entry)[1]: entry for entry in bibliography(manifests, MAKERS).split("\n\n")
     }
     assert set(entries) == {"Loadframe", "Python", *names}
-    for name in set(entries) - {"Loadframe"}:
-        assert re.search(r"^  author = \{\{\w.+\}\},$", entries[name], re.MULTILINE), name
-        assert re.search(r"^  url = \{https://[\w./]+\},$", entries[name], re.MULTILINE), name
+    for name, entry in entries.items():
+        assert re.search(r"^  author = \{\{\w.+\}\},$", entry, re.MULTILINE), name
+        # Product names have capitals, unlike kinds.
+        assert re.search(r"^  title = \{\{[A-Z].+\}\},$", entry, re.MULTILINE), name
+        has_address = re.search(r"^  url = \{https://[\w./]+\},$", entry, re.MULTILINE) is not None
+        assert has_address == (name != "Loadframe"), name
 
 
 def test_only_the_workload_ycsb_cites_its_paper():
@@ -652,9 +655,6 @@ def test_only_the_workload_ycsb_cites_its_paper():
     assert "@inproceedings" not in bibliography([of_other], MAKERS)
 
 
-def test_latex_rows_survive_line_breaks_brackets_and_commands():
-    table = Table(["variant"], [[Cell("[a]\n\n\\input{/etc/passwd} 5 % $x$")]])
-    text = tabular("one\n\\input{x}", table)
 def test_the_definitions_of_a_table_are_printed_below_it():
     table = Table(["a"], [[Cell("1")]], note="p is adjusted by Holm,\nunlike the 95 % intervals.")
     lines = tabular("one", table).splitlines()
@@ -662,5 +662,8 @@ def test_the_definitions_of_a_table_are_printed_below_it():
     assert [line for line in lines if line.startswith("%")] == ["% one"]
 
 
+def test_latex_rows_survive_line_breaks_brackets_and_commands():
+    table = Table(["variant"], [[Cell("[a]\n\n\\input{/etc/passwd} 5 % $x$")]])
+    text = tabular("one\n\\input{x}", table)
     assert text.splitlines()[0] == "% one \\input{x}"
     assert "{[}a] \\textbackslash{}input\\{/etc/passwd\\} 5 \\% \\$x\\$ \\\\" in text.splitlines()

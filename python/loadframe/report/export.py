@@ -84,8 +84,11 @@ _YCSB = r"""@inproceedings{ycsb,
   url = {https://doi.org/10.1145/1807128.1807152}
 }
 """
-#: Author and web address of Python.
-_PYTHON = ("Python Software Foundation", "https://www.python.org")
+#: Authors, web addresses and titles of software other than stores. Loadframe has no public address.
+_OTHERS = {
+    "Loadframe": ("Loadframe contributors", "", "Loadframe: load tests of data stores"),
+    "Python": ("Python Software Foundation", "https://www.python.org", "Python"),
+}
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -105,14 +108,14 @@ def export(
     caveat: str,
     folder: Path,
     formats: Sequence[str],
-    makers: Mapping[str, tuple[str, str]],
+    makers: Mapping[str, tuple[str, str, str]],
 ) -> tuple[list[Path], str]:
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
     Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
-    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` has author and web
-    address by kind of store. BadInput if the folder holds a run, an experiment or a history, or is not writable, a file
-    to write is a link, or vl-convert is missing for PDF or PNG.
+    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` has author, web
+    address and product name by kind of store. BadInput if the folder holds a run, an experiment or a history, or is not
+    writable, a file to write is a link, or vl-convert is missing for PDF or PNG.
     """
     if recorded := [name for name in (*MEMBERS, EXPERIMENT_FILE, GATE_LOG) if (folder / name).exists()]:
         raise BadInput(
@@ -183,11 +186,11 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
-def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, str]]) -> str:
+def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, str, str]]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
 
-    The day comes from the first of `manifests` with this version. `makers` has author and web address by kind of store.
-    The workload `ycsb` adds its paper.
+    The day comes from the first of `manifests` with this version. `makers` has author, web address and
+    product name by kind of store. The workload `ycsb` adds its paper.
     """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -206,9 +209,14 @@ def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, 
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
         notes = [f"Version {_bibtex(version)}"] if version else []
         notes += [f"Measured on {_bibtex(day)}"] if day else []
-        author, address = _PYTHON if name == "Python" else makers.get(name, ("", ""))
-        lines = [f"  author = {{{{{author}}}}}", f"  url = {{{address}}}"] if author else []
-        lines += [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
+        author, address, product = _OTHERS.get(name) or makers.get(name, ("", "", ""))
+        fields = {"author": author, "url": address, "title": _bibtex(product or name)}
+        lines = [
+            f"  {field} = {{{text}}}" if field == "url" else f"  {field} = {{{{{text}}}}}"
+            for field, text in fields.items()
+            if text
+        ]
+        lines += ["  howpublished = {Computer software}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     texts += [_YCSB] if any(manifest.workload.name == "ycsb" for manifest in manifests) else []
@@ -373,6 +381,7 @@ class _Notes:
     """Numbered notes below a table, and a general one. `merged` has the note of each text."""
 
     merged: Mapping[str, str]
+    general: str = ""
 
     def __post_init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -381,7 +390,6 @@ class _Notes:
         """Return the number of a text's note, from 1; a new note gets the next number.
 
         Texts with the same entry in `merged` share a note.
-    general: str = ""
         """
         return self._numbers.setdefault(self.merged.get(text, text), len(self._numbers) + 1)
 
