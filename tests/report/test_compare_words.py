@@ -144,6 +144,7 @@ def test_an_end_that_the_load_generator_leaves_open_is_unknown_and_not_zero(comp
         (Estimate(1234.0, 300.0, 9000.0), "1,234 [300, 9,000]"),
         (Estimate(1234.0, 0.0, math.inf), "1,234"),
         (Estimate(1.1, 0.0, 3.0), "1.1 [unknown, 3.0]"),
+        (Estimate(1.1, 1e-4, 3e4), "1.1 [unknown, unknown]"),
     ],
 )
 def test_a_large_ratio_has_no_exponent_and_no_ratio_has_the_low_end_zero(compared, ratio, text):
@@ -152,6 +153,18 @@ def test_a_large_ratio_has_no_exponent_and_no_ratio_has_the_low_end_zero(compare
         measure = replace(contrast.measure, kind=kind)
         shown = replace(contrast, measure=measure, estimate=replace(contrast.estimate, ratio=ratio))
         assert ratio_text(shown) == text
+
+
+def test_absurd_ends_of_means_are_unknown(compared):
+    _, first, *others = compared.contrasts
+    old, new = first.means
+    wide = replace(first, means=(replace(old, low=1e-9 * old.value), Estimate(new.value, 1e-9, 1e9)))
+    cells = {
+        column: cell.small
+        for column, cell in zip(*_first_row(replace(compared, contrasts=(wide, *others))), strict=True)
+    }
+    assert cells["old"].startswith("[unknown, ")
+    assert cells["slow"] == "[unknown, unknown]"
 
 
 def _first_row(comparison):

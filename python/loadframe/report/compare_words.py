@@ -10,7 +10,7 @@ from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_rare, format_share, written_apart
 from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
-from loadframe.report.numbers import limit_text, measured_text, p_text
+from loadframe.report.numbers import limit_text, measured_text, near_ends, p_text
 from loadframe.report.run_status import why
 from loadframe.report.tables import Cell, Number
 
@@ -56,16 +56,20 @@ def _with_unit(value: float, measure: Measure) -> str:
 def means_cells(contrast: Contrast) -> list[Cell]:
     """Return a table cell for each group of a contrast, the baseline first, with its mean and 95 % interval.
 
-    Without a finite interval, the small text is `[generator limit]` if the load generator is the reason, else empty.
-    It ends with `without failures` if the mean leaves out failed runs or requests.
+    Ends more than a factor 1,000 from a mean are `unknown`, except for errors. Without a finite interval, the small
+    text is `[generator limit]` if the load generator is the reason, else empty. It ends with `without failures` if the
+    mean leaves out failed runs or requests.
     """
     measure = contrast.measure
     cells = []
     for mean, bounds, of_survivors in zip(contrast.means, contrast.bounds, contrast.of_survivors, strict=True):
         interval = limit_text(bounds).strip()
         if mean.is_finite:
-            low = _low_end(mean.low, quantity(mean.low, measure), measure)
-            interval = f"[{low}, {quantity(mean.high, measure)}]"
+            # A share of failed requests can be close to 0.
+            shown = mean if measure.kind == "errors" else near_ends(mean)
+            low = _low_end(shown.low, quantity(mean.low, measure), measure)
+            high = quantity(mean.high, measure) if shown.is_finite else UNKNOWN
+            interval = f"[{low}, {high}]"
         small = " ".join(filter(None, (interval, WITHOUT_FAILURES * of_survivors)))
         ends = (mean.low, mean.high) if mean.is_finite else ()
         cells.append(Cell(quantity(mean.value, measure), small, number=number(mean.value, measure, *ends)))
