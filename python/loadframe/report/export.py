@@ -112,10 +112,11 @@ def export(
 ) -> tuple[list[Path], str]:
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
-    Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
-    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` has author, web
-    address and product name by kind of store. BadInput if the folder holds a run, an experiment or a history, or is not
-    writable, a file to write is a link, or vl-convert is missing for PDF or PNG.
+    Create the folder and replace existing files. Return the files, and the first line of `answer.txt`: a sentence for a
+    quotation. Further sentences have their own lines. `caveat` says which runs count, or whether the run is valid; only
+    its first sentence is in the quotation. `makers` has author, web address and product name by kind of store. BadInput
+    if the folder holds a run, an experiment or a history, or is not writable, a file to write is a link, or vl-convert
+    is missing for PDF or PNG.
     """
     if recorded := [name for name in (*MEMBERS, EXPERIMENT_FILE, GATE_LOG) if (folder / name).exists()]:
         raise BadInput(
@@ -128,9 +129,11 @@ def export(
         for kind in formats
         for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
     }
-    conditions = f"({_conditions(manifests)}; {_one_sentence(caveat, begins=False)})"
+    runs, *warnings = _SENTENCE_END.split(caveat.removesuffix("."))
+    conditions = f"({_conditions(manifests)}; {_uncapitalised(runs)})"
     quotation = printable(" ".join([*map(_one_sentence, page.answer[:1]), conditions]) + ".")
-    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
+    others = [*page.answer[1:], *(f"{warning}." for warning in warnings)]
+    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, others)]).encode()
     files["software.bib"] = bibliography(manifests, makers).encode()
     if links := [folder / name for name in files if (folder / name).is_symlink()]:
         raise BadInput(
@@ -149,13 +152,13 @@ def export(
     return [folder / name for name in files], quotation
 
 
-def _one_sentence(text: str, *, begins: bool = True) -> str:
-    """Join the sentences of a text by `; `, without the last full stop. `begins`: keep the first capital.
+def _one_sentence(text: str) -> str:
+    """Join the sentences of a text by `; `, without the last full stop.
 
     So a quotation of one sentence keeps the reservations that follow a claim.
     """
     first, *more = _SENTENCE_END.split(text.removesuffix("."))
-    return "; ".join([first if begins else _uncapitalised(first), *map(_uncapitalised, more)])
+    return "; ".join([first, *map(_uncapitalised, more)])
 
 
 def _uncapitalised(sentence: str) -> str:
