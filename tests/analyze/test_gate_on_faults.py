@@ -17,7 +17,7 @@ from loadframe.analyze.gate.checks import one_sided_p
 from loadframe.base.errors import BadInput
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
-from loadframe.report.compare_words import lead, means_cells, note, sentence
+from loadframe.report.compare_words import advice, lead, means_cells, note, open_reason, sentence
 from loadframe.report.gate import junit, markdown
 from made_up_runs import invalid
 
@@ -438,7 +438,7 @@ def test_failed_runs_with_figures_leave_the_interval_closed_but_do_not_win():
     assert contrast.ratio == contrast.estimate.ratio
     assert contrast.ratio.high < 1
     assert (contrast.outcome, contrast.p) == ("inconclusive", 1.0)
-    assert "the store failed in runs, so no advantage is claimed" in lead(compared)[0]
+    assert "the store failed in runs, so no advantage is claimed" in advice(compared)[0]
     assert "without failures" not in lead(compared)[0]
 
 
@@ -527,7 +527,7 @@ def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, reques
     compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["max"])
     (contrast,) = compared.contrasts
     assert contrast.outcome == "inconclusive"
-    assert f"old has {words}, so its maximum may be too small" in sentence(contrast, compared)
+    assert f"old has {words}, so its maximum may be too small" in open_reason(contrast, compared.least)
     gate = judge(new, old, kinds=["max"])
     assert gate.standing == "undecided"
     assert f"the baseline had {words}, so its max may be too small" in check_of(gate, "max").why
@@ -536,7 +536,7 @@ def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, reques
     # A short side that is equally slow, or slower, is decided only in one direction.
     turned = compare([Group("new", tuple(new)), Group("old", tuple(old))], ["max"])
     assert turned.contrasts[0].outcome == "inconclusive"
-    assert f"old has {words}" in sentence(turned.contrasts[0], turned)
+    assert f"old has {words}" in open_reason(turned.contrasts[0], turned.least)
     assert judge(old, new, kinds=["max"]).standing == "undecided"
 
 

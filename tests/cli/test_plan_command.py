@@ -337,6 +337,13 @@ def test_a_dry_run_gives_the_time_of_the_runs_that_remain(partly_recorded):
     assert 10 <= left["remaining_seconds"] < whole["remaining_seconds"] / 2
 
 
+def test_a_plan_of_a_file_counts_the_runs_in_its_default_folder(partly_recorded):
+    assert "0 valid runs so far" in " ".join(within("plan", "e.yaml")[1].split())
+    partly_recorded(3)
+    assert "3 valid runs so far" in " ".join(within("plan", "e.yaml")[1].split())
+    assert json.loads(within("plan", "e.yaml", "--json")[1])["made"] == 3
+
+
 @pytest.mark.slow
 def test_a_finished_experiment_says_so_and_how_to_repeat_it(partly_recorded):
     for words in (("plan", "e.yaml"), ("plan", "results/small")):

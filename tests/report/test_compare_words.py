@@ -1,7 +1,9 @@
 """The leading sentences of a comparison."""
 
 import math
+from copy import copy
 from dataclasses import replace
+from html import escape
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,7 @@ from loadframe.analyze.compare import compare, read_groups
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.report.compare_words import (
+    advice,
     inconclusive_text,
     lead,
     limited_text,
@@ -37,8 +40,39 @@ def test_measures_that_are_decided_are_named_although_the_first_is_open(compared
     assert {other.outcome for other in others} == {"worse"}
     undecided = replace(compared, contrasts=(replace(first, outcome="inconclusive"), *others))
     one, other = lead(undecided)
-    assert "inconclusive for a difference" in one
+    assert one.count("inconclusive for a difference") == 1
     assert other == "slow is worse than old in phase range_100 p50; phase range_100 p99 and phase range_100 max."
+
+
+def test_each_phase_has_a_sentence_with_figures_and_advice_stands_apart(compared):
+    first, p50, *_ = compared.contrasts
+    open_ = replace(first, outcome="inconclusive")
+    other = replace(first, measure=replace(first.measure, phase="b"))
+    shown = replace(compared, contrasts=(open_, p50, other))
+    a, b, rest = lead(shown)
+    assert a.startswith("phase range_100 throughput: slow ") and a.endswith(").")
+    assert b.startswith("phase b throughput: slow ") and "; slow is worse than old (ratio " in b
+    assert rest == "slow is worse than old in phase range_100 p50."
+    (reason,) = advice(shown)
+    assert reason == f"inconclusive (range_100 throughput): {open_reason(open_, shown.least)}"
+    page = comparison_page(shown)
+    box = page[page.index('class="answer"') : page.index("<h2>Measures")]
+    visible = box[: box.index("<details")] if "<details" in box else box
+    assert all(escape(words) in visible for words in (a, b, reason))
+
+
+def test_phases_of_ycsb_have_the_names_of_its_workloads(compared):
+    first = compared.contrasts[0]
+    contrast = replace(first, measure=replace(first.measure, phase="a"))
+    assert lead(replace(compared, contrasts=(contrast,)))[0].startswith("phase a throughput: ")
+    groups = tuple(replace(group, runs=tuple(map(_of_ycsb, group.runs))) for group in compared.groups)
+    assert lead(replace(compared, groups=groups, contrasts=(contrast,)))[0].startswith("YCSB A throughput: ")
+
+
+def _of_ycsb(run):
+    recorded = copy(run.run)
+    recorded.manifest = replace(recorded.manifest, workload=replace(recorded.manifest.workload, name="ycsb"))
+    return replace(run, run=recorded)
 
 
 @pytest.mark.parametrize("outcome", ["worse", "better"])
@@ -144,6 +178,7 @@ def test_an_end_that_the_load_generator_leaves_open_is_unknown_and_not_zero(comp
         (Estimate(1234.0, 300.0, 9000.0), "1,234 [300, 9,000]"),
         (Estimate(1234.0, 0.0, math.inf), "1,234"),
         (Estimate(1.1, 0.0, 3.0), "1.1 [unknown, 3.0]"),
+        (Estimate(1.1, 1e-4, 3e4), "1.1 [unknown, unknown]"),
     ],
 )
 def test_a_large_ratio_has_no_exponent_and_no_ratio_has_the_low_end_zero(compared, ratio, text):
@@ -152,6 +187,18 @@ def test_a_large_ratio_has_no_exponent_and_no_ratio_has_the_low_end_zero(compare
         measure = replace(contrast.measure, kind=kind)
         shown = replace(contrast, measure=measure, estimate=replace(contrast.estimate, ratio=ratio))
         assert ratio_text(shown) == text
+
+
+def test_absurd_ends_of_means_are_unknown(compared):
+    _, first, *others = compared.contrasts
+    old, new = first.means
+    wide = replace(first, means=(replace(old, low=1e-9 * old.value), Estimate(new.value, 1e-9, 1e9)))
+    cells = {
+        column: cell.small
+        for column, cell in zip(*_first_row(replace(compared, contrasts=(wide, *others))), strict=True)
+    }
+    assert cells["old"].startswith("[unknown, ")
+    assert cells["slow"] == "[unknown, unknown]"
 
 
 def _first_row(comparison):

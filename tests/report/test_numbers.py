@@ -7,7 +7,7 @@ import pytest
 from loadframe.analyze.estimate import Estimate
 from loadframe.base.units import format_changes
 from loadframe.report.csv_table import csv_table
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text, seconds_estimate
 from loadframe.report.tables import Cell, Table, estimate_cell
 
 
@@ -70,3 +70,17 @@ def test_an_end_that_runs_leave_open_is_unknown_and_empty_in_csv():
 def test_shares_are_percentages():
     assert percent_text(Estimate(0.836, 0.81, 0.862)) == "83.6 % [81.0, 86.2]"
     assert percent_text(Estimate(1.0, 1.0, 1.0)) == "100 %"
+
+
+@pytest.mark.parametrize(
+    ("estimate", "number", "duration"),
+    [
+        (Estimate(9.31e-3, 3.93e-13, 2.2e8), "0.00931 [unknown, unknown]", "9.31 ms [unknown, unknown]"),
+        (Estimate(2.0, 1e-5, 3.0), "2.0 [unknown, 3.0]", "2 s [unknown, 3 s]"),
+        (Estimate(2.0, 1.0, 5000.0), "2.00 [1.00, unknown]", "2 s [1 s, unknown]"),
+        (Estimate(2.0, 0.01, 1000.0), "2.0 [0.010, 1,000]", "2 s [10 ms, 16 min 40 s]"),
+    ],
+)
+def test_an_end_more_than_a_factor_1000_from_the_value_is_unknown(estimate, number, duration):
+    assert measured_text(estimate) == number
+    assert seconds_estimate(estimate) == duration

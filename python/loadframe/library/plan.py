@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import read_experiment
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_level, format_nodes, format_share
 from loadframe.experiment.design import Design
@@ -323,6 +324,9 @@ def plan_of(experiment: Path | PlannedExperiment, law: Law, budget: int | None, 
         question, folder, loaded = question_from_folder(experiment, law), experiment, None
     else:
         question, folder, loaded = question_from_file(experiment, law, generators), None, experiment
+        path = Path("results") / question.name
+        if recorded_count(loaded, design(loaded), path):
+            question = replace(question, valid_runs=sum(run.sound for run in read_experiment(path).runs))
     return Plan(simulated(question, budget), _finished(folder, loaded, question))
 
 

@@ -10,12 +10,14 @@ from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_rare, format_share, written_apart
 from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
-from loadframe.report.numbers import limit_text, measured_text, p_text
+from loadframe.report.numbers import limit_text, measured_text, near_ends, p_text
 from loadframe.report.run_status import why
 from loadframe.report.tables import Cell, Number
 
 #: Largest argument of exp() without overflow.
 _MOST = 700.0
+#: Phases of the workload `ycsb` that YCSB names by capitals.
+_YCSB = tuple("abcdef")
 #: Relative rounding error that a ratio may have.
 _ROUNDED = 0.02
 #: Label of a mean that leaves out failed runs or requests, and hint if that opens both ends of a ratio.
@@ -56,16 +58,20 @@ def _with_unit(value: float, measure: Measure) -> str:
 def means_cells(contrast: Contrast) -> list[Cell]:
     """Return a table cell for each group of a contrast, the baseline first, with its mean and 95 % interval.
 
-    Without a finite interval, the small text is `[generator limit]` if the load generator is the reason, else empty.
-    It ends with `without failures` if the mean leaves out failed runs or requests.
+    Ends more than a factor 1,000 from a mean are `unknown`, except for errors. Without a finite interval, the small
+    text is `[generator limit]` if the load generator is the reason, else empty. It ends with `without failures` if the
+    mean leaves out failed runs or requests.
     """
     measure = contrast.measure
     cells = []
     for mean, bounds, of_survivors in zip(contrast.means, contrast.bounds, contrast.of_survivors, strict=True):
         interval = limit_text(bounds).strip()
         if mean.is_finite:
-            low = _low_end(mean.low, quantity(mean.low, measure), measure)
-            interval = f"[{low}, {quantity(mean.high, measure)}]"
+            # A share of failed requests can be close to 0.
+            shown = mean if measure.kind == "errors" else near_ends(mean)
+            low = _low_end(shown.low, quantity(mean.low, measure), measure)
+            high = quantity(mean.high, measure) if shown.is_finite else UNKNOWN
+            interval = f"[{low}, {high}]"
         small = " ".join(filter(None, (interval, WITHOUT_FAILURES * of_survivors)))
         ends = (mean.low, mean.high) if mean.is_finite else ()
         cells.append(Cell(quantity(mean.value, measure), small, number=number(mean.value, measure, *ends)))
@@ -106,10 +112,10 @@ def ratio_text(contrast: Contrast) -> str:
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
-    """Return the means of a contrast, the change and the conclusion as a sentence.
+    """Return the means of a contrast, the change and the conclusion as a sentence, for a quotation.
 
     The change is relative to the baseline, for errors in percentage points. `comparison` gives the smallest difference
-    that matters.
+    that matters. `open_reason` has the reason of an inconclusive contrast.
     """
     before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
     change = format_change(contrast.ratio.value - 1)
@@ -119,17 +125,24 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         points = format_rare(abs(new - old)).removesuffix(" %")
         change = f"{'-' if new < old else '+'}{points} percentage points"
     first, second = (f" {WITHOUT_FAILURES}" * hides for hides in contrast.of_survivors)
-    figures = f"phase {name(contrast)}: {contrast.label} {after}{second}, {contrast.baseline} {before}{first}, {change}"
+    values = f"{contrast.label} {after}{second}, {contrast.baseline} {before}{first}"
+    figures = f"{_subject(contrast, comparison)}: {values}, {change}"
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
         "better": f"{contrast.label} is better than {contrast.baseline} ({interval})",
         "worse": f"{contrast.label} is worse than {contrast.baseline} ({interval})",
         "alike": f"no difference of {least} or more ({interval})",
-        "inconclusive": f"inconclusive for a difference of {least} ({interval}):"
-        f" {open_reason(contrast, comparison.least)}",
+        "inconclusive": f"inconclusive for a difference of {least} ({interval})",
     }[contrast.outcome]
     return f"{figures}; {ending}{_survivors(contrast)}."
+
+
+def _subject(contrast: Contrast, comparison: Comparison) -> str:
+    """Write `phase load p50`, or `YCSB A throughput` for the phase `a` of the workload `ycsb`."""
+    workloads = {run.manifest.workload.name for group in comparison.groups for run in group.usable}
+    is_ycsb = workloads == {"ycsb"} and contrast.measure.phase in _YCSB
+    return f"YCSB {name(contrast)[0].upper()}{name(contrast)[1:]}" if is_ycsb else f"phase {name(contrast)}"
 
 
 def open_reason(contrast: Contrast, least: float) -> str:
@@ -178,7 +191,7 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
     rise = contrast.means[1].value - contrast.means[0].value
     if contrast.measure.kind == "errors" and (rise > 0) != (ratio.value > 1):
         return "the means and the ratio point in opposite directions, because single runs failed much more; add runs"
-    return "p, adjusted for all rows (Holm) unlike the interval, is too large; add runs, or compare fewer measures"
+    return "p, adjusted for all rows (Holm) unlike the interval, is too large; add runs"
 
 
 def open_reasons(comparison: Comparison) -> list[str]:
@@ -186,8 +199,18 @@ def open_reasons(comparison: Comparison) -> list[str]:
 
     Its form is `inconclusive (a read p50; a read p99): the reason`.
     """
+    return _open_reasons(comparison.contrasts, comparison)
+
+
+def advice(comparison: Comparison) -> list[str]:
+    """Return the sentences of `open_reasons` on the contrasts that `lead` gives with figures."""
+    return _open_reasons(_main(comparison)[:_SHOWN], comparison)
+
+
+def _open_reasons(contrasts: Sequence[Contrast], comparison: Comparison) -> list[str]:
+    """Return the sentences of `open_reasons` on some contrasts of a comparison."""
     by_reason: dict[str, list[str]] = {}
-    for contrast in comparison.contrasts:
+    for contrast in contrasts:
         if contrast.outcome == "inconclusive":
             of_group = f" of {contrast.label}" if len(comparison.groups) > 2 else ""
             by_reason.setdefault(open_reason(contrast, comparison.least), []).append(f"{name(contrast)}{of_group}")
@@ -220,8 +243,12 @@ def _survivors(contrast: Contrast) -> str:
     return f"; {' and '.join(words)}" if words else ""
 
 
+#: Most contrasts that the answer gives with figures.
+_SHOWN = 6
+
+
 def lead(comparison: Comparison) -> list[str]:
-    """Return the answer: sentences on the first six contrasts of the first measure, then on the other measures.
+    """Return the answer: sentences on the first measure of each phase, at most six, then on the other measures.
 
     Of the other measures, only significant differences have a sentence, one for each group. If no contrast exists, the
     sentences say why.
@@ -230,14 +257,26 @@ def lead(comparison: Comparison) -> list[str]:
         words = ["No answer: the valid runs of the groups have no measure that can be compared."]
         return words + [f"The store failed in {len(g.failed)} of {counted(len(g.runs), 'run')} of {g.label}."
                         for g in comparison.groups if g.failed]  # fmt: skip
-    first = comparison.contrasts[0].measure
-    chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]
-    words = [sentence(contrast, comparison) for contrast in chosen[:6]]
-    words += [f"The table has {len(chosen) - 6} more."] if len(chosen) > 6 else []
-    return words + _decided([contrast for contrast in comparison.contrasts if contrast.measure != first])
+    chosen = _main(comparison)
+    words = [sentence(contrast, comparison) for contrast in chosen[:_SHOWN]]
+    words += [f"The table has {len(chosen) - _SHOWN} more."] if len(chosen) > _SHOWN else []
+    return words + _decided([contrast for contrast in comparison.contrasts if contrast not in chosen], comparison)
 
 
-def _decided(others: Sequence[Contrast]) -> list[str]:
+def shown_sentences(comparison: Comparison) -> int:
+    """Return how many sentences of `lead` a page shows at once: at least two."""
+    return max(min(len(_main(comparison)), _SHOWN), 2)
+
+
+def _main(comparison: Comparison) -> list[Contrast]:
+    """Return the contrasts of the first measure of each phase."""
+    first: dict[str, Measure] = {}
+    for contrast in comparison.contrasts:
+        first.setdefault(contrast.measure.phase, contrast.measure)
+    return [contrast for contrast in comparison.contrasts if contrast.measure == first[contrast.measure.phase]]
+
+
+def _decided(others: Sequence[Contrast], comparison: Comparison) -> list[str]:
     """Return a sentence for each group with significant differences among the contrasts `others`.
 
     For example `new is worse than old in phase a p50.` It names at most six worse and six better contrasts.
@@ -247,7 +286,7 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
         parts: list[str] = []
         for outcome in ("worse", "better"):
             names = [
-                f"phase {name(contrast)}"
+                _subject(contrast, comparison)
                 for contrast in others
                 if (contrast.label, contrast.outcome) == (label, outcome)
             ]

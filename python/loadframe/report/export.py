@@ -84,8 +84,11 @@ _YCSB = r"""@inproceedings{ycsb,
   url = {https://doi.org/10.1145/1807128.1807152}
 }
 """
-#: Author and web address of Python.
-_PYTHON = ("Python Software Foundation", "https://www.python.org")
+#: Authors, web addresses and titles of software other than stores. Loadframe has no public address.
+_OTHERS = {
+    "Loadframe": ("Loadframe contributors", "", "Loadframe: load tests of data stores"),
+    "Python": ("Python Software Foundation", "https://www.python.org", "Python"),
+}
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -105,14 +108,15 @@ def export(
     caveat: str,
     folder: Path,
     formats: Sequence[str],
-    makers: Mapping[str, tuple[str, str]],
+    makers: Mapping[str, tuple[str, str, str]],
 ) -> tuple[list[Path], str]:
     """Write the plots and tables of a page in `formats` (pdf, svg, png, csv, latex), `answer.txt` and `software.bib`.
 
-    Create the folder and replace existing files. Return the files, and the answer as one sentence for a quotation: the
-    first line of `answer.txt`. `caveat` says which runs count, or whether the run is valid. `makers` has author and web
-    address by kind of store. BadInput if the folder holds a run, an experiment or a history, or is not writable, a file
-    to write is a link, or vl-convert is missing for PDF or PNG.
+    Create the folder and replace existing files. Return the files, and the first line of `answer.txt`: a sentence for a
+    quotation. Further sentences have their own lines. `caveat` says which runs count, or whether the run is valid; only
+    its first sentence is in the quotation. `makers` has author, web address and product name by kind of store. BadInput
+    if the folder holds a run, an experiment or a history, or is not writable, a file to write is a link, or vl-convert
+    is missing for PDF or PNG.
     """
     if recorded := [name for name in (*MEMBERS, EXPERIMENT_FILE, GATE_LOG) if (folder / name).exists()]:
         raise BadInput(
@@ -125,9 +129,11 @@ def export(
         for kind in formats
         for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
     }
-    conditions = f"({_conditions(manifests)}; {_one_sentence(caveat, begins=False)})"
+    runs, *warnings = _SENTENCE_END.split(caveat.removesuffix("."))
+    conditions = f"({_conditions(manifests)}; {_uncapitalised(runs)})"
     quotation = printable(" ".join([*map(_one_sentence, page.answer[:1]), conditions]) + ".")
-    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, page.answer[1:])]).encode()
+    others = [*page.answer[1:], *(f"{warning}." for warning in warnings)]
+    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *map(printable, others)]).encode()
     files["software.bib"] = bibliography(manifests, makers).encode()
     if links := [folder / name for name in files if (folder / name).is_symlink()]:
         raise BadInput(
@@ -146,13 +152,13 @@ def export(
     return [folder / name for name in files], quotation
 
 
-def _one_sentence(text: str, *, begins: bool = True) -> str:
-    """Join the sentences of a text by `; `, without the last full stop. `begins`: keep the first capital.
+def _one_sentence(text: str) -> str:
+    """Join the sentences of a text by `; `, without the last full stop.
 
     So a quotation of one sentence keeps the reservations that follow a claim.
     """
     first, *more = _SENTENCE_END.split(text.removesuffix("."))
-    return "; ".join([first if begins else _uncapitalised(first), *map(_uncapitalised, more)])
+    return "; ".join([first, *map(_uncapitalised, more)])
 
 
 def _uncapitalised(sentence: str) -> str:
@@ -183,11 +189,11 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
-def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, str]]) -> str:
+def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, str, str]]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python: one for each version, with the day of a run.
 
-    The day comes from the first of `manifests` with this version. `makers` has author and web address by kind of store.
-    The workload `ycsb` adds its paper.
+    The day comes from the first of `manifests` with this version. `makers` has author, web address and
+    product name by kind of store. The workload `ycsb` adds its paper.
     """
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -206,9 +212,14 @@ def bibliography(manifests: Sequence[Manifest], makers: Mapping[str, tuple[str, 
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
         notes = [f"Version {_bibtex(version)}"] if version else []
         notes += [f"Measured on {_bibtex(day)}"] if day else []
-        author, address = _PYTHON if name == "Python" else makers.get(name, ("", ""))
-        lines = [f"  author = {{{{{author}}}}}", f"  url = {{{address}}}"] if author else []
-        lines += [f"  title = {{{{{_bibtex(name)}}}}}", f"  key = {{{_bibtex(name)}}}"]
+        author, address, product = _OTHERS.get(name) or makers.get(name, ("", "", ""))
+        fields = {"author": author, "url": address, "title": _bibtex(product or name)}
+        lines = [
+            f"  {field} = {{{text}}}" if field == "url" else f"  {field} = {{{{{text}}}}}"
+            for field, text in fields.items()
+            if text
+        ]
+        lines += ["  howpublished = {Computer software}", f"  key = {{{_bibtex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     texts += [_YCSB] if any(manifest.workload.name == "ycsb" for manifest in manifests) else []
@@ -297,7 +308,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
     column. The text needs the package booktabs.
     """
     long = [text for row in table.rows for cell in row[1:] for text in _noted(cell.text, cell) + _noted(cell.small)]
-    notes = _Notes(_merged(long))
+    notes = _Notes(_merged(long), " ".join(table.note.split()))
     rows = [
         [_parts(cell, notes if at and table.columns[at] != "treatment" else None) for at, cell in enumerate(row)]
         for row in table.rows
@@ -307,7 +318,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
         for layout in _layouts([[[_Part(name)] for name in table.columns], *rows], table.names, notes)
         for body in _pages(layout, notes)
     ]
-    comments = [f"% {printable(' '.join(text.split()))}" for text in (title, table.note) if text]
+    comments = [f"% {printable(' '.join(title.split()))}"] if title else []
     words = (table.caption or f"{title[:1].upper()}{title[1:]}").removesuffix(".")
     captions = [f"{words}, part {number} of {len(parts)}." if len(parts) > 1 else f"{words}."
                 for number in range(1, len(parts) + 1)]  # fmt: skip
@@ -329,7 +340,8 @@ def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[s
         " & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\" + gap
         for row, gap in zip(part.rows, gaps, strict=True)
     ]
-    told = notes.of(part.rows)
+    told = [rf"$^{{{number}}}$ {_latex(text, breaks=True)}\par" for text, number in notes.of(part.rows)]
+    told += [rf"{_latex(notes.general, breaks=True)}\par"] if notes.general else []
     return [
         rf"\begin{{{part.environment}}}",
         r"\centering",
@@ -344,7 +356,7 @@ def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[s
         r"\bottomrule",
         r"\end{tabular}" + (r"}\usebox0\par" if told else ""),
         *([_NOTES] if told else []),
-        *(rf"$^{{{note}}}$ {_latex(text, breaks=True)}\par" for text, note in told),
+        *told,
         *([r"\end{minipage}"] if told else []),
         rf"\end{{{part.environment}}}",
     ]
@@ -369,9 +381,10 @@ _Rows = list[list[list[_Part]]]
 
 @dataclass
 class _Notes:
-    """Numbered notes below a table. `merged` has the note of each text."""
+    """Numbered notes below a table, and a general one. `merged` has the note of each text."""
 
     merged: Mapping[str, str]
+    general: str = ""
 
     def __post_init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -453,11 +466,11 @@ class _Layout:
     sides: str
 
     def height(self, notes: _Notes) -> float:
-        """Return the height in points of all rows, and of the notes that they refer to."""
+        """Return the height in points of all rows, of the notes that they refer to, and of the general note."""
         points, distance = _SIZES[self.size]
         tall = [max(map(len, row)) for row in self.rows]
         lines = sum(tall)
-        for text, _ in notes.of(self.rows):
+        for text in filter(None, (notes.general, *(text for text, _ in notes.of(self.rows)))):
             lines += math.ceil(points * _ems(_Part(text)) / (0.95 * _NOTES_SHARE * self.width))
         return distance * lines + _ROW_GAP * sum(of_row > 1 for of_row in tall)
 

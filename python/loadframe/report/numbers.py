@@ -10,6 +10,20 @@ from loadframe.report.labels import UNKNOWN
 _MOST_DECIMALS = 5
 #: Most significant digits of an end that differs from 1.
 _MOST_DIGITS = 8
+#: Ends of an interval further from the value than this factor are `unknown`: two runs can give `[4e-07 us, 60000 h]`.
+_FURTHEST = 1000.0
+
+
+def near_ends(estimate: Estimate) -> Estimate:
+    """Return a positive estimate with 0 and infinity for ends more than a factor 1,000 from the value.
+
+    An estimate of 0 or less is returned as it is.
+    """
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if value <= 0:
+        return estimate
+    low = 0.0 if 0 < low < value / _FURTHEST else low
+    return Estimate(value, low, high if high <= _FURTHEST * value else math.inf)
 
 
 def estimate_text(estimate: Estimate) -> str:
@@ -23,13 +37,20 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
-    """Write a mean of runs with its interval, without a unit. An infinite high end is `unknown`.
+    """Write a mean of runs with its interval, without a unit.
 
-    If the interval is infinite and its low end is 0 or less, write the value alone, and `[generator limit]` if `bounds`
-    are the reason.
+    An infinite high end, and an end more than a factor 1,000 from the value, is `unknown`. If the interval is infinite
+    and its low end is 0 or less, write the value alone, and `[generator limit]` if `bounds` are the reason.
     """
-    known = estimate.is_finite or estimate.low > 0
-    return _finite(estimate_text(estimate)) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
+    if not estimate.is_finite and estimate.low <= 0:
+        return f"{format_count(estimate.value)}{limit_text(bounds)}"
+    near = near_ends(estimate)
+    if near.low <= 0 < estimate.low:
+        if math.isinf(near.high):
+            return f"{format_count(estimate.value)} [{UNKNOWN}, {UNKNOWN}]"
+        value, _, interval = estimate_text(near).partition(" [")
+        return f"{value} [{UNKNOWN}, {interval.partition(', ')[2]}"
+    return _finite(estimate_text(near))
 
 
 def known_end_text(ratio: Estimate, unit: str = "") -> str:
@@ -61,13 +82,19 @@ def limit_text(bounds: Stretch) -> str:
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """Write a mean of durations, s, with its interval if that is finite; a dash for None."""
+    """Write a mean of durations, s, with its interval if that is finite; a dash for None.
+
+    An end more than a factor 1,000 from the value is `unknown`.
+    """
     if estimate is None:
         return "–"
     text = format_duration(estimate.value)
     if not estimate.is_finite:
         return text
-    return f"{text} [{format_duration(estimate.low)}, {format_duration(estimate.high)}]"
+    near = near_ends(estimate)
+    low = UNKNOWN if near.low <= 0 < estimate.low else format_duration(estimate.low)
+    high = UNKNOWN if math.isinf(near.high) else format_duration(estimate.high)
+    return f"{text} [{low}, {high}]"
 
 
 def rate_text(rate: float, unit: str) -> str:

@@ -277,7 +277,7 @@ class Store(ABC):
     watched: tuple[Figure, ...] = ()  #: statistics that `loadframe watch` shows of each node, most important first
     #: Columns of `report --format statistics`, in the order and with the names of the store's own tool.
     exported: tuple[Figure, ...] = ()
-    maker: tuple[str, str] = ("", "")  #: author and web address for references in papers
+    maker: tuple[str, str, str] = ("", "", "")  #: author, web address and product name for references in papers
     loses_settings: bool = False  #: a node loses settings of `configure` when it ends, and accepts them as `settings`
     forgets_settings: bool = False  #: a node that starts may lack settings of `configure`
     joins_without_all: bool = False  #: a node can join while another node is down

@@ -77,7 +77,7 @@ class Elasticsearch(SearchStore):
     """Elasticsearch. Loadframe starts 6.8 and newer, and supports running clusters of 6.2 and newer."""
 
     kind = "elasticsearch"
-    maker = ("Elastic", "https://www.elastic.co/elasticsearch")
+    maker = ("Elastic", "https://www.elastic.co/elasticsearch", "Elasticsearch")
     port = 9200
     oldest = (6, 2)
     ages = True  # the JIT compiler needs minutes

@@ -34,7 +34,7 @@ class OpenSearch(SearchStore):
     """OpenSearch from the Maven repository, with the modules for searching, scripting and scaled numbers."""
 
     kind = "opensearch"
-    maker = ("OpenSearch contributors", "https://opensearch.org")
+    maker = ("OpenSearch contributors", "https://opensearch.org", "OpenSearch")
     port = 9200
     oldest = (1,)
     ages = True  # the JIT compiler needs minutes

@@ -74,6 +74,8 @@ def comparison_page(
         question=description.get("question") or _question(labels[0], labels[1:]),
         experiment=description.get("experiment"),
         lead=compare_words.lead(comparison),
+        shown=compare_words.shown_sentences(comparison),
+        sentences=compare_words.advice(comparison),
         runs_text=compare_words.runs_text(comparison),
         limits=[
             compare_words.limited_text(comparison),

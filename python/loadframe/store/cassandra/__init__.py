@@ -68,7 +68,7 @@ class Cassandra(Store):
     """
 
     kind = "cassandra"
-    maker = ("Apache Software Foundation", "https://cassandra.apache.org")
+    maker = ("Apache Software Foundation", "https://cassandra.apache.org", "Apache Cassandra")
     #: The request OPTIONS of version 4, and the header of its answer.
     greeting = (b"\x04\0\0\0\x05\0\0\0\0", rb"\x84(?s:.){3}[\0\x06]")
     port = 9042

@@ -72,7 +72,7 @@ class Couchbase(Store):
     """
 
     kind = "couchbase"
-    maker = ("Couchbase, Inc.", "https://www.couchbase.com")
+    maker = ("Couchbase, Inc.", "https://www.couchbase.com", "Couchbase Server")
     port = 8091
     schemes: Mapping[str, bool | None] = {"couchbase": False, "couchbases": True}
     family = "couchbase"

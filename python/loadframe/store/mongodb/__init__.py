@@ -66,7 +66,7 @@ class MongoDB(Store):
     """
 
     kind = "mongodb"
-    maker = ("MongoDB, Inc.", "https://www.mongodb.com")
+    maker = ("MongoDB, Inc.", "https://www.mongodb.com", "MongoDB")
     greeting = (b"GET / HTTP/1.0\r\n\r\n", rb"HTTP/(?s:.)*MongoDB over HTTP")
     port = 27017
     schemes: Mapping[str, bool | None] = {"mongodb": None}

@@ -119,7 +119,7 @@ class Postgresql(Store):
     """
 
     kind = "postgresql"
-    maker = ("PostgreSQL Global Development Group", "https://www.postgresql.org")
+    maker = ("PostgreSQL Global Development Group", "https://www.postgresql.org", "PostgreSQL")
     greeting = (_SSL_REQUEST, rb"[SN]$")
     family = "postgresql"
     driver = "postgresql"

@@ -83,7 +83,7 @@ class Redis(Store):
     """
 
     kind = "redis"
-    maker = ("Redis Ltd.", "https://redis.io")
+    maker = ("Redis Ltd.", "https://redis.io", "Redis")
     greeting = (b"PING\r\n", rb"[+-][A-Z]+")
     port = 6379
     schemes: Mapping[str, bool | None] = {"redis": False, "rediss": True, "valkey": False, "valkeys": True}
