@@ -51,7 +51,7 @@ def test_the_mapping_and_the_queries_are_used(folder):
 )
 def test_the_name_of_a_file_becomes_a_collection_that_every_store_permits(folder, name, collection):
     Path(f"{name}.ndjson").write_text("".join(f'{{"id": "A-{number}", "color": "red"}}\n' for number in range(50)))
-    for store in ("opensearch", "cassandra"):
+    for store in ("opensearch", "cassandra", "couchbase"):
         status, _, errors = within("new", f"{name}.ndjson", "--store", store, "--output", f"{name}.yaml")
         assert status == 0, errors
         assert shlex.join(["loadframe", "run", f"{name}-experiment.yaml"]) in errors

@@ -255,7 +255,7 @@ def _defaults(
     fields = [(name, "equal") for name in profile.fields_of(Keywords)[:_QUERIES_OF_A_KIND]]
     ordered = [*profile.fields_of(Quantiles), *profile.fields_of(Dates)]
     fields += [(name, "from") for name in ordered[:_QUERIES_OF_A_KIND]]
-    families = [source.family] if source.family else [*definitions, "mongodb", "redis"]
+    families = [source.family] if source.family else [*definitions, "mongodb", "redis", "couchbase"]
     by_id: dict[str, Any] = {"read": {"collection": collection, "id": Hole("${id}")}}
     read = [family for family in families if _reads_by_id(family, definitions)]
     if read and key:
