@@ -1,12 +1,14 @@
 """`loadframe new`: a workload and an experiment from documents, a mapping and queries."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from commands import TRIPS, within
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.workload import load_workload
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,26 @@ def test_the_mapping_and_the_queries_are_used(folder):
     assert status == 0, errors
     assert json.loads(output)["operations"] == ["load", "refresh", "query_1", "query_2"]
     assert "vendor_id: {type: keyword, norms: false}" in Path("trips.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "collection"),
+    [
+        ("My-Trips 2026", "my_trips_2026"),
+        ("_2026", "documents_2026"),
+        ("trips-" * 20, "trips_trips_trips_trips_trips_trips_tr"),
+    ],
+)
+def test_the_name_of_a_file_becomes_a_collection_that_every_store_permits(folder, name, collection):
+    Path(f"{name}.ndjson").write_text("".join(f'{{"id": "A-{number}", "color": "red"}}\n' for number in range(50)))
+    for store in ("opensearch", "cassandra", "couchbase"):
+        status, _, errors = within("new", f"{name}.ndjson", "--store", store, "--output", f"{name}.yaml")
+        assert status == 0, errors
+        assert shlex.join(["loadframe", "run", f"{name}-experiment.yaml"]) in errors
+        assert list(load_workload(f"./{name}.yaml").file.collections) == [collection]
+        for path in folder.glob("*.yaml"):
+            path.unlink()
+        Path(f"{name}-documents.ndjson").unlink()
 
 
 @pytest.mark.parametrize(

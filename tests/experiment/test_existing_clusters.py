@@ -10,13 +10,14 @@ from textwrap import dedent
 import pytest
 
 from commands import Running, loadframe, open_folder
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.ledger import Changes, claim
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
+from loadframe.experiment.runner.session import Session
 from loadframe.record import Run
 from own_servers import POSTGRES, REDIS, Postgres, Redis, Server
 
@@ -212,6 +213,15 @@ def test_data_of_another_client_outlives_a_command_that_was_killed_before_it_cre
         assert server.foreign() == written != before and not ledgers()
     finally:
         server.ask(*(("DEL", "things:1") if server.kind == "redis" else ("DROP TABLE things", "loadframe")))
+
+
+def test_a_preparation_that_fails_is_repeated_on_the_same_cluster_and_said_so(server, write, monkeypatch):
+    error_of, errors = Session._preparation_error, [StoreFailed("12 acknowledged documents are missing")]
+    monkeypatch.setattr(Session, "_preparation_error", lambda *given: errors.pop() if errors else error_of(*given))
+    witness = Witness()
+    carry_out(write(server, "kind: scale\nfactors: {clients: [1, 2]}\n"), witness)
+    assert [said for said in witness.heard if "trying again on the same cluster" in said and "12 ack" in said]
+    assert not [said for said in witness.heard if "new cluster" in said] and not ledgers()
 
 
 def test_the_ledger_marks_collections_only_while_they_are_created(server, write):

@@ -1,5 +1,7 @@
 """`loadframe new`: create a workload and an experiment from documents, a mapping and queries."""
 
+import json
+import shlex
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -24,7 +26,7 @@ Examples:
 _EXPERIMENT = """\
 experiment: {name}
 store: {{kind: {kind}, nodes: 1, limits: {{cpus: 1, memory: 2g}}}}
-workload: ./{file}
+workload: {file}
 kind: scale
 scaling: strong
 factors: {{clients: [1, 2, 4, 8, 16]}}
@@ -61,7 +63,7 @@ def new(
     from loadframe.load import render_operations
     from loadframe.store import find
     from loadframe.workload import load_workload
-    from loadframe.workload.importers.imported import refuse_existing
+    from loadframe.workload.importers.imported import name_of, refuse_existing
 
     kind = find(store)
     if mapping is not None and kind.family != "elasticsearch":
@@ -85,7 +87,7 @@ def new(
         # Nothing is written unless everything is valid.
         tried = Path(folder) / output.name
         imported.write(tried)
-        text = _EXPERIMENT.format(name=output.stem, kind=store, file=output.name)
+        text = _EXPERIMENT.format(name=name_of(output.stem), kind=store, file=json.dumps(f"./{output.name}"))
         (Path(folder) / experiment.name).write_text(text, encoding="utf-8")
         load_experiment(Path(folder) / experiment.name)
         resolved = load_workload(str(tried)).for_family(kind.family, 1, offline=True)
@@ -97,7 +99,7 @@ def new(
         ]
     _, imported, _ = imported.write(output)
     experiment.write_text(text, encoding="utf-8")
-    following = f"loadframe run {experiment}"
+    following = shlex.join(["loadframe", "run", str(experiment)])
     if as_json:
         files = {"workload": str(output), "experiment": str(experiment)}
         print_json({**files, "operations": operations, "left_out": list(imported.left_out), "next": following})

@@ -20,7 +20,7 @@ from loadframe.workload.importers import rally
 from loadframe.workload.importers import ycsb as properties_files
 from loadframe.workload.importers.imported import Imported as ConvertedWorkload
 from loadframe.workload.importers.imported import name_of
-from loadframe.workload.sampling import Profile, Source, of_mapping, of_schema, queries
+from loadframe.workload.sampling import Profile, Source, collection_of, of_mapping, of_schema, queries
 from loadframe.workload.sampling import workload as sampled_workload
 from loadframe.workload.sampling.documents import read, storable
 
@@ -286,7 +286,7 @@ def converted_mapping(
     `seed` repeats the documents. BadInput for an invalid mapping, a missing collection, and a schema without fields.
     """
     if isinstance(origin, Path):
-        source = of_mapping(origin, stem)
+        source = of_mapping(origin, collection_of(stem))
     else:
         with origin() as live:
             source, _ = _from_cluster(live, str(collection), database, 1, empty=True)
@@ -315,7 +315,8 @@ def converted_sample(
     """
     sampled: Sequence[Mapping[str, Any]]
     if isinstance(origin, Path):
-        source = Source(origin.name, stem) if mapping is None else of_mapping(mapping, stem)
+        name = collection_of(stem)
+        source = Source(origin.name, name) if mapping is None else of_mapping(mapping, name)
         sampled = read(origin, documents, seed)
     else:
         with origin() as live:

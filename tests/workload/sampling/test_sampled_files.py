@@ -300,7 +300,7 @@ def test_the_workload_is_valid_for_the_stores_that_it_names(folder):
     write("users.ndjson", [document(number, random.Random(5)) | {"by_user": {}} for number in range(100)])
     sampled("users.ndjson")
     workload = load_workload("./made.yaml")
-    for family in ("elasticsearch", "postgresql", "cassandra", "mongodb", "redis"):
+    for family in ("elasticsearch", "postgresql", "cassandra", "mongodb", "redis", "couchbase"):
         resolved = workload.for_family(family, 1)
         assert [phase.name for phase in resolved.phases if not phase.prepares] == ["queries"]
     columns = workload.file.collections["made"].postgresql.columns

@@ -341,9 +341,9 @@ def _run_design(
 ) -> None:
     """Execute the runs that the folder lacks, each group of runs on one cluster.
 
-    After a failure, a new cluster is tried; an attempt whose cluster had started is kept. The rest of a group is
-    recorded as failed after BadInput, or after _MAX_STARTS failures. OutOfTime, ClusterLost and the loss of a rank end
-    the design.
+    After a failure, a new cluster is tried, or the existing one again; an attempt whose cluster had started is kept.
+    The rest of a group is recorded as failed after BadInput, or after _MAX_STARTS failures. OutOfTime, ClusterLost and
+    the loss of a rank end the design.
     """
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
@@ -370,7 +370,8 @@ def _run_design(
                     failed += 1
                     if failed < _MAX_STARTS and not isinstance(error, BadInput):
                         # For example, another process took a port between the check and the start of the node.
-                        listener.remark(f"{pending[0].id}: trying a new cluster, because this one failed: {error}")
+                        where = "a new cluster" if existing is None else "again on the same cluster"
+                        listener.remark(f"{pending[0].id}: trying {where}, because this attempt failed: {error}")
                         if tried.started and (left := [run for run in pending if not folder.has(run.id)]):
                             # A store that lost documents while it was filled has failed, even if it succeeds later.
                             _record_failure(experiment, folder, left[0], error)

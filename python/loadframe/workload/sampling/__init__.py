@@ -6,6 +6,7 @@ and this module puts the workload together. Sampled values are replaced by pseud
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from loadframe.workload.sampling import schema
 from loadframe.workload.sampling.distributions import Dates, Keywords, Quantiles
 from loadframe.workload.sampling.profile import Profile
 
-__all__ = ["Profile", "Query", "Source", "of_mapping", "of_schema", "workload"]
+__all__ = ["Profile", "Query", "Source", "collection_of", "of_mapping", "of_schema", "workload"]
 
 #: The most default queries of a kind.
 _QUERIES_OF_A_KIND = 2
@@ -28,6 +29,8 @@ _MOST_VALUES = 65_535
 _MOST_DIMENSIONS = 65_536
 #: The most hits of a default query.
 _HITS = 10
+#: The longest name of a file's collection: with the prefix of an experiment, Cassandra permits 48 characters.
+_LONGEST_NAME = 38
 _ANONYMISED = (
     "Anonymised: keywords and words are pseudonyms, and numbers and dates follow the sampled distributions. Names of "
     "fields are unchanged."
@@ -54,6 +57,15 @@ class Source:
     definition: Mapping[str, Any] = field(default_factory=dict)
     #: The field that identifies documents; None if the store creates ids.
     key: str | None = None
+
+
+def collection_of(stem: str) -> str:
+    """Return a name for the documents of a file that every store permits, such as `my_orders` for `My-Orders`.
+
+    Lower-case ASCII letters, digits and `_`, with a letter first.
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", stem.lower())[:_LONGEST_NAME].strip("_")
+    return name if name[:1].isalpha() else f"documents_{name}"[:_LONGEST_NAME].rstrip("_")
 
 
 def of_mapping(path: Path, collection: str) -> Source:
@@ -245,7 +257,7 @@ def _defaults(
     fields = [(name, "equal") for name in profile.fields_of(Keywords)[:_QUERIES_OF_A_KIND]]
     ordered = [*profile.fields_of(Quantiles), *profile.fields_of(Dates)]
     fields += [(name, "from") for name in ordered[:_QUERIES_OF_A_KIND]]
-    families = [source.family] if source.family else [*definitions, "mongodb", "redis"]
+    families = [source.family] if source.family else [*definitions, "mongodb", "redis", "couchbase"]
     by_id: dict[str, Any] = {"read": {"collection": collection, "id": Hole("${id}")}}
     read = [family for family in families if _reads_by_id(family, definitions)]
     if read and key:
