@@ -86,7 +86,7 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """The failure that the run's summary records; None without one, and for a missing run."""
+        """The failure that the run's summary records, or None without one, and for a missing run."""
         return self.run.summary.failure if self.run else None
 
     @property

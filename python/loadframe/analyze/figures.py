@@ -200,7 +200,7 @@ class _Stamps:
 
     @classmethod
     def of(cls, evidence: Evidence, operation: str, figures: Figures, latency: Latency) -> "_Stamps | None":
-        """Return the timestamps of an operation for its `latency`; None without any, and for parts of operations."""
+        """Return the timestamps of an operation for its `latency`, or None without any, and for parts of operations."""
         times = figures.kernel_times if isinstance(figures, OperationFigures) else None
         if times is None or not times.corrected.count:
             return None

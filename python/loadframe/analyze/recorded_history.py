@@ -128,7 +128,7 @@ class Point:
 
     @property
     def outcome(self) -> str | None:
-        """The worst outcome of the newest gates, such as `passed`; None without a gate."""
+        """The worst outcome of the newest gates, such as `passed`, or None without a gate."""
         return max((gate.outcome for gate in self.newest_gates), key=_WORSE.index, default=None)
 
     @property

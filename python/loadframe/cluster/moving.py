@@ -230,7 +230,7 @@ def _bring(
     """Copy one node's folder to its target; the original stays. Return the move.
 
     If the target already sees the folder at its place, nothing is copied, and `copied` of the result is False.
-    `cluster` is the local cluster folder, `user` the id of the copy's owner. Records the copy before it is made.
+    `cluster` is the local cluster folder, `user` the id of the copy's owner. Records the copy first.
     BadInput if the data is missing or not reachable, or the target has an older copy or too little space.
     LoadframeError once `stop` is set.
     """

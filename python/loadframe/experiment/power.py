@@ -237,7 +237,7 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
-    """Return the checks that a gate would make on recorded runs; None for kinds that it does not accept.
+    """Return the checks that a gate would make on recorded runs, or None for kinds that it does not accept.
 
     `runs` are the valid ones; None, too, if none has all measured phases. A phase is closed loop if no run has an open
     load.

@@ -56,7 +56,7 @@ class GateRecord:
         """Return whether both gates have the same commit, and this one checks all criteria of `earlier`.
 
         Thresholds may differ. It must also watch the earlier one's operations: without `--watch`, their checks are much
-        less sensitive. A gate without criteria, as of earlier versions, is replaced only by another one without criteria.
+        less sensitive. A gate without criteria, as of earlier versions, is replaced only by another without them.
         """
         if self.commit != earlier.commit:
             return False

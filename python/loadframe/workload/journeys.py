@@ -65,7 +65,7 @@ class Test(Model):
 
     @property
     def reads(self) -> str | None:
-        """The name of the captured value that `known` or `value` tests; None for other tests."""
+        """The name of the captured value that `known` or `value` tests, or None for other tests."""
         return self.value.of if self.value is not None else self.known
 
 

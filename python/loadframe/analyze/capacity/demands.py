@@ -71,7 +71,7 @@ class Demand:
     sizes: int = 0  #: how many numbers of nodes have a known capacity
     #: Smaller numbers of nodes that may suffice too, because neither a measurement nor the curve gives their capacity.
     untested: tuple[int, ...] = ()
-    #: Those of `untested` whose searches have no result yet; the others were not measured.
+    #: The sizes in `untested` with searches that are without a result yet; the others were not measured.
     unfinished: tuple[int, ...] = ()
     #: The smallest measured number of nodes that may suffice, if its trials do not show that it does.
     perhaps: Margin | None = None

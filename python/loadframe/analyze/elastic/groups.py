@@ -150,7 +150,7 @@ class Group:
 
     @property
     def control(self) -> RecordedRun | None:
-        """The control run of the example's block, else the first control run; None without control runs."""
+        """The control run of the example's block, else the first control run, or None without control runs."""
         same = [run for run in self.controls if self.example and run.block == self.example.block]
         return next(iter([*same, *self.controls]), None)
 

@@ -251,11 +251,11 @@ def warnings(
     names: Sequence[str],
     measured_at_one: float | None,
 ) -> tuple[Finding, ...]:
-    """Return all warnings; none about a peak if the store failed at a size.
+    """Return all warnings, except about a peak if the store failed at a size.
 
     `over` names the unit of sizes. `possible` are the models that are not rejected, `candidate` is the USL's peak, and
     `ceiling` the change along the ceiling of the hard knee. `standing` is the result about a peak from all runs.
-    `robust` is the result without outliers, and `names` are those of the runs. `measured_at_one` is the mean throughput
+    `robust` is the result without outliers, `names` the names of the runs. `measured_at_one` is the mean throughput
     at size 1, or None.
     """
     return (

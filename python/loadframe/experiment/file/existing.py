@@ -117,7 +117,7 @@ def _check_settings(experiment: Experiment) -> None:
 
 
 def not_checked(experiment: Experiment) -> str | None:
-    """Return a sentence on facts of an existing cluster that a dry run does not check; None for new clusters."""
+    """Return a sentence on facts of an existing cluster that a dry run does not check, or None for new clusters."""
     if not experiment.exists:
         return None
     names = list(experiment.file.store.settings)

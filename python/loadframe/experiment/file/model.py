@@ -432,7 +432,7 @@ class Prices(Model):
         return self
 
     def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
-        """Return the price of a node hour for each level of `by`, in the order of `factors`; None without `by`.
+        """Return the price of a node hour for each level of `by`, in the order of `factors`, or None without `by`.
 
         `factors` has the levels of each factor. Raise pydantic's error for an unknown `by`, for levels without a
         price, and for other factors with several levels that change the size of the nodes or the number of processes

@@ -485,10 +485,10 @@ class _CpuWatcher:
         return len(node.machine.facts.cores) if elsewhere and node.machine else psutil.cpu_count() or 1
 
     def look(self, now: float) -> None:
-        """Add the CPU share of each data node to the metrics, with that of its companions, at most once a second.
+        """Add the CPU share of each data node, with its companions, to the metrics, at most once a second.
 
         `now` is in s since the start of the measured window; calls during the warm-up, below 0, are ignored. Waits up
-        to 3 s for a machine that does not answer; its nodes then have no share.
+        to 3 s for a machine that does not answer; its nodes are then without a share.
         """
         if now < self._due:
             return

@@ -110,9 +110,9 @@ class EventCount:
             time.sleep(COUNT_PAUSE)
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
-        """Count the events in a collection now; return those that the run added, by kind, and the acknowledged ones.
+        """Count the events in a collection now; return the new ones of the run, by kind, and the acknowledged ones.
 
-        `outcomes` are those of the run's phases. `unique` is False if the collection held events before, or if not all
+        `outcomes` has one entry for each phase of the run. `unique` is False if the collection held events before, or if not all
         sources generate theirs. Requires `begin`.
         """
         before = self._before[place.collection]
@@ -349,7 +349,7 @@ class AcknowledgedDocuments:
         return may_change_number(form) if write is None else write[1]["collection"] in self._uncountable
 
     def _counted(self, form: Mapping[str, Any]) -> str | None:
-        """Return the counted collection that an operation writes; None for others, and with `per` or `target`."""
+        """Return the counted collection that an operation writes, or None for others, and with `per` or `target`."""
         write = written_content(form)
         # `per` creates a collection for each field value, and `target` names another server.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per") or form.get("target"):

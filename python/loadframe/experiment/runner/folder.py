@@ -285,7 +285,7 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded_count(experiment: Experiment, design: Design, path: Path) -> "RunCount | None":
-    """Return the count of this experiment's runs in the folder `path`; None without runs, or for another experiment.
+    """Return the count of this experiment's runs in the folder `path`, or None without runs, or for another experiment.
 
     Writes nothing and takes no lock.
     """

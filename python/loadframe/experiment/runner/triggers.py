@@ -371,7 +371,7 @@ def _breaks(second: SecondMetrics, slo: Objective) -> bool | None:
 
 
 def _fails(second: SecondMetrics, slo: Objective, operation: str) -> bool | None:
-    """Return whether an operation's share of failures exceeds the limit; None without a request or a limit."""
+    """Return whether an operation's share of failures exceeds the limit, or None without a request or a limit."""
     share = second.error_shares.get(operation)
     return None if share is None or slo.errors is None else share > slo.errors
 

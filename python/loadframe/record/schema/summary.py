@@ -78,7 +78,7 @@ class StreamSummary:
 
     @property
     def rate(self) -> Level | None:
-        """Arrivals of an open loop per second, or a mapping with their stages; None for other streams."""
+        """Arrivals of an open loop per second, or a mapping with their stages, or None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property

@@ -122,17 +122,17 @@ def feeders(server: Client, clients: Clients) -> list[Client]:
 
     Empty for a primary. Ends with a server that does not answer. Unreachable if `server` does not answer.
     """
-    found: list[Client] = []
+    chain: list[Client] = []
     rows = server.ask(_UPSTREAM)
     while rows:
         upstream = clients(join_address(str(rows[0]["host"]), rows[0]["port"]))
-        if upstream.address in {known.address for known in found}:
+        if upstream.address in {known.address for known in chain}:
             break
-        found.append(upstream)
+        chain.append(upstream)
         rows = []
         with contextlib.suppress(Unreachable):
             rows = upstream.ask(_UPSTREAM)
-    return found
+    return chain
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:

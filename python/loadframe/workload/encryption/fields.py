@@ -136,7 +136,7 @@ def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
     """Convert a date format of the store, such as `yyyy-MM-dd`, to `{"format": STRFTIME, "span": RESOLUTION}`.
 
     RESOLUTION is in milliseconds. NotEncryptable for a format without year, month and day, or with letters other than
-    yyyy uuuu MM dd HH mm ss SSS. `name` is the field, for errors; None for a format in a query.
+    yyyy uuuu MM dd HH mm ss SSS. `name` is the field, for errors, or None for a format in a query.
     """
     pieces, end, span = [], 0, 86_400_000
     for match in _PIECE.finditer(date_format):

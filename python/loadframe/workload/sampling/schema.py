@@ -152,7 +152,7 @@ def _safe_mapping(
 
 
 def _object(field: Field) -> Object | None:
-    """Return the distribution of a field's objects, or of objects in its arrays; None without objects."""
+    """Return the distribution of a field's objects, or of objects in its arrays, or None without objects."""
     for kind in field.kinds.values():
         if isinstance(kind, Object):
             return kind

@@ -258,7 +258,7 @@ class Schedule:
         return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
     def _rate(self, part: ImportedObject, name: str, form: Form) -> float | None:
-        """Return the requests per second of all clients together; None for unthrottled clients and in test mode.
+        """Return the requests per second of all clients together, or None for unthrottled clients and in test mode.
 
         `target-interval` (s) takes precedence over `target-throughput`. A rate in documents is divided by the documents
         of a bulk request. A rate in another unit is reported as not imported, and None.
