@@ -112,8 +112,8 @@ class EventCount:
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
         """Count the events in a collection now; return the new ones of the run, by kind, and the acknowledged ones.
 
-        `outcomes` has one entry for each phase of the run. `unique` is False if the collection held events before, or if not all
-        sources generate theirs. Requires `begin`.
+        `outcomes` has one entry for each phase of the run. `unique` is False if the collection held
+        events before, or if not all sources generate theirs. Requires `begin`.
         """
         before = self._before[place.collection]
         stored_before = sum(before.values())
