@@ -74,21 +74,6 @@ def _interrupts() -> Iterator[None]:
     interrupts.answer()
 
 
-@pytest.fixture(autouse=True)
-def _no_results() -> Iterator[None]:
-    """Fail a test after which `results` of this clone has new entries: tests write to temporary folders."""
-    folder = _TOP / "results"
-
-    def names() -> set[str]:
-        """Return the names of the entries, without hidden ones, which are unfinished."""
-        return {entry.name for entry in folder.glob("[!.]*")}
-
-    before = names()
-    yield
-    if new := names() - before:
-        pytest.fail(f"this test, or one at the same time, left {', '.join(sorted(new))} in {folder}")
-
-
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder for the clusters of one test."""

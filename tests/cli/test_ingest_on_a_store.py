@@ -288,7 +288,8 @@ def test_a_sender_that_a_full_buffer_held_back_leaves_open_whether_the_store_kep
     workload = WORKLOAD.replace("flush: 100ms", bounds).replace(", daily: event", "")
     (tmp_path / "w.yaml").write_text(f"{workload}collections: {{ads: {{}}}}\n")
     ending = ("--listen", "127.0.0.1:0", "--spill", "0", "--for", "20s", "--workers", "1", "--json")
-    with Running("ingest", str(tmp_path / "w.yaml"), "--store", "sim", *ending, folder=tmp_path) as command:
+    output = ("--output", str(tmp_path / "run"))
+    with Running("ingest", str(tmp_path / "w.yaml"), "--store", "sim", *ending, *output, folder=tmp_path) as command:
         sending = threading.Thread(target=flood, args=(port_of(command),))
         sending.start()
         assert command.process.wait(120) == 0, command.stderr
