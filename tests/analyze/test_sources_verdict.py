@@ -128,8 +128,8 @@ def test_dead_letters_and_leftover_events_are_reported_in_words():
         trouble=("the disk is full",),
     )
     assert sources_texts(streamed(source)) == [
-        "ads: 80 of 93 lines stored, 13 missing, 7 more dropped; 90 events accepted, 20 dead letters (10 not JSON,"
-        " 10 refused; see dead-letters-ingest-ads.ndjson), 9 spilled to disk, 3 left over",
+        "ads: 80 of 93 lines stored, 13 not (10 not JSON, 10 refused, 3 left over), 7 more dropped; 90 events accepted,"
+        " 20 dead letters (see dead-letters-ingest-ads.ndjson), 9 spilled to disk",
         "ads: the disk is full",
     ]
 

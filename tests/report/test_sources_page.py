@@ -51,7 +51,7 @@ def test_the_page_gives_the_outcome_of_events_and_plots_them_by_second(run):
     assert "Sources of events" in page.headings
     # 4,980 events in 6 s.
     for words in (
-        "ads: 4,980 of 5,000 lines stored, 20 missing, 7 more dropped.",
+        "ads: 4,980 of 5,000 lines stored, 20 not (10 not JSON, 4 refused, 6 left over), 7 more dropped.",
         "127.0.0.1:5000",
         "5,007",
         "4,990",
@@ -72,7 +72,10 @@ def test_the_terminal_says_it_in_a_line(run):
     console = Console(file=io.StringIO(), width=200)
     print_run(run, console)
     said = console.file.getvalue()
-    words = "ads: 4,980 of 5,000 lines stored, 20 missing, 7 more dropped; 4,990 events accepted, 14 dead letters"
+    words = (
+        "ads: 4,980 of 5,000 lines stored, 20 not (10 not JSON, 4 refused, 6 left over), 7 more dropped;"
+        " 4,990 events accepted, 14 dead letters"
+    )
     assert said.index(words) < said.index("requests/s")
 
 

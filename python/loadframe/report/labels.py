@@ -337,36 +337,31 @@ def first_failure_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def stored_lines_text(name: str, source: "SourceFigures") -> str:
-    """Write how many received lines of a source the store acknowledged, and how many are missing.
+    """Write how many received lines of a source the store acknowledged, how many not, and why.
 
     Lines dropped on purpose do not count as received. `name` is the source's name.
     """
     received = source.lines - source.dropped
-    missing = received - source.indexed
     words = f"{name}: {format_count(source.indexed)} of {counted(received, 'line')} stored"
-    words += f", {format_count(missing)} missing" if missing > 0 else ""
+    if received > source.indexed:
+        causes = {**source.dead_letters, "left over": source.left_over}
+        why = ", ".join(f"{format_count(count)} {cause}" for cause, count in causes.items() if count)
+        words += f", {format_count(received - source.indexed)} not" + (f" ({why})" if why else "")
     return f"{words}, {format_count(source.dropped)} more dropped" if source.dropped else words
 
 
 def sources_texts(phase: "PhaseSummary") -> list[str]:
     """Return texts for each source: its counts, then each trouble that it reported.
 
-    Counts: lines stored and missing, events accepted, dropped, dead, spilled, left over, and probed events seen.
+    Counts: lines stored, not stored and dropped, events accepted, dead letters, events spilled, probed events seen.
     """
     texts = []
     for name, source in phase.sources.items():
         words = f"{stored_lines_text(name, source)}; {counted(source.accepted, 'event')} accepted"
         if source.dead:
-            kinds = ", ".join(
-                f"{format_count(count)} {reason}" for reason, count in source.dead_letters.items() if count
-            )
-            words += (
-                f", {format_count(source.dead)} dead letters ({kinds}{f'; see {source.kept}' if source.kept else ''})"
-            )
+            words += f", {counted(source.dead, 'dead letter')}{f' (see {source.kept})' if source.kept else ''}"
         if source.spilled_events:
             words += f", {format_count(source.spilled_events)} spilled to disk"
-        if source.left_over:
-            words += f", {format_count(source.left_over)} left over"
         if source.sampled is not None:
             words += f", {format_count(source.seen or 0)} of {format_count(source.sampled)} probed events seen"
         texts += [words, *(f"{name}: {trouble}" for trouble in source.trouble)]
