@@ -88,10 +88,10 @@ def _piece(data: bytes) -> float:
 
 @contextlib.contextmanager
 def on(cores: Collection[int] | None) -> Iterator[None]:
-    """Run this thread, in the block, and threads that it starts there on these cores; without cores, change nothing.
+    """Run this thread, in the block, and threads that it starts there on these cores.
 
-    Afterwards this thread has its old cores again; threads that were started inside keep theirs. OSError if this
-    process may use none of the cores.
+    Cores that this process may not use are ignored; OSError if it may use none of them. Without cores (None or empty),
+    changes nothing. Afterwards this thread has its old cores again; threads that were started inside keep theirs.
     """
     before = os.sched_getaffinity(0)
     if cores:

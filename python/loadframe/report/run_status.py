@@ -307,7 +307,11 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
 
 
 def merged_unchecked(rules: Iterable[str]) -> list[str]:
-    """Return the texts on rules that were not checked; one text for several phases with the same rule and cause."""
+    """Return the texts on rules that were not checked, a verdict's `not_judged`, in order of first appearance.
+
+    Texts `RULE of phase NAME: CAUSE` that differ only in the phase become one, `RULE of phases A and B: CAUSE`. Other
+    texts stay as they are, without repetitions.
+    """
     merged: dict[tuple[str, str], list[str]] = {}
     for words in rules:
         parts = re.fullmatch(r"(.+ of )phase ([^:]+)(: .+)", words)

@@ -173,9 +173,11 @@ _BUCKETS_NOTE = (
 
 
 def run_bands(run: Run, bounds: Sequence[float]) -> Table:
-    """Return shares and counts of requests in latency buckets by phase and operation. `bounds` are in s, ascending.
+    """Return shares and counts of requests in buckets of response time, by phase and operation, in measured windows.
 
-    The last column has the failed, dropped and unanswered requests.
+    `bounds` are in s, at least one, ascending. Each is the upper bound of a bucket and belongs to it; one more bucket
+    is above the last. The last column has the failed, dropped and unanswered requests. Shares are of all requests,
+    with these.
     """
     rows = [
         [

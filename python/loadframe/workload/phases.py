@@ -461,5 +461,5 @@ class Phase(Load, Ended):
 
 
 def _kind(stream: Stream) -> str:
-    """Return the default name of a stream without a single operation: `journey`, its source, or `mix`."""
+    """Return the default name of a stream without a single operation: `journey`, the name of its source, or `mix`."""
     return "journey" if stream.journey is not None else stream.source or "mix"

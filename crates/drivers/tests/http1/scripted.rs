@@ -117,7 +117,8 @@ impl Peer {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Whether the client has closed its end.
+    /// Waits until the client closes its end or reading fails, and returns true; also after [`PATIENCE`] of silence.
+    /// Returns false if the client sends a byte, which is lost.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
     }

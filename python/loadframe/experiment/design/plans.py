@@ -70,8 +70,9 @@ def design(experiment: Experiment) -> Design:
 def factorial(experiment: Experiment, factors: Sequence[Factor]) -> Design:
     """Return the design with a run for every combination of levels in each block, with one block per repetition.
 
-    Combinations that the expressions of a factor do not yield are left out. BadInput for more than the maximum number
-    of runs.
+    Combinations that the expressions of a factor do not yield are left out. The order within a block is random, from
+    the experiment's seed, with runs of one cluster state consecutive. BadInput if all combinations, also those
+    left out, times repetitions are more than the maximum number of runs.
     """
     refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
     return in_blocks(experiment, _combinations(factors), factors)

@@ -304,8 +304,10 @@ class ExistingClusters:
     def count(self, run: PlannedRun, session: Session) -> None:
         """Count the documents before a run, and store the counts in the cluster's `observed`, for the run's manifest.
 
-        First sets settings again that a node has lost. StoreFailed if another client changed the data; with `data:
-        reuse`, only a remark. Not checked if the run's load changes data.
+        First sets settings again that a node has lost. StoreFailed if the counts differ from those after filling, or
+        before the previous run: another client changed the data. With `data: reuse`, that is only a remark. If the
+        run's load changes data, its counts are stored but not compared. Then, and after StoreFailed, the data no longer
+        counts as loaded, so the next `fill` loads it again, except with `data: reuse`.
         """
         target = self._targets[self._key(run.treatment)]
         if lost := target.settings.renew(session.cluster, target.text):

@@ -107,10 +107,10 @@ def _seconds_of(
 ) -> int:
     """Return the length of a stream with its warm-up, s. `stream` and `phase` are their entries in the manifest.
 
-    A stream that stops by requests, journeys or the end of its data lasts until the last of its `rows` of `series.csv`.
-    A stream with a duration, or one that ends with the phase, may have seconds without a row. It lasts for `seconds`,
-    the recorded seconds of the phase, but no longer than `warmup` plus its own duration or that of a stream that ends
-    the phase.
+    A stream that stops by requests, journeys or the end of its data lasts until the last of its `rows` of `series.csv`;
+    0 without rows. A stream with a duration, or one that ends with the phase, may have seconds without a row. It lasts
+    for `seconds`, the recorded seconds of the phase, but no longer than `warmup` plus its own duration or that of a
+    stream that ends the phase, rounded up.
     """
     if "duration" not in stream.get("stop", ()) and stream.get("stop") != "ended":
         return 1 + max((int(row["second"]) for row in rows), default=-1)

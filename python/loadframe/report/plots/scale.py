@@ -334,7 +334,11 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
 
 
 def _size_axis(title: str, sizes: Iterable[float | str | None]) -> Axis:
-    """Return an axis of whole numbers from 0, with ticks at the measured sizes if they are few. Ignores None."""
+    """Return an axis of whole numbers from 0, with the ticks of `level_ticks` for the measured sizes.
+
+    Texts are read as numbers (ValueError if one is not), None is ignored. Without sizes, and for too many, the plot
+    chooses the ticks.
+    """
     known = [float(size) for size in sizes if size is not None]
     return Axis(title, from_zero=True, whole=True, ticks=level_ticks(known))
 

@@ -278,9 +278,10 @@ class Couchbase(Store):
         self._rest.ask(addresses, "DELETE", f"/pools/default/buckets/{name}")
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of documents, once two polls 2 s apart agree, because the server counts with a delay.
+        """Return the number of documents of a bucket, once two polls 2 s apart agree: the server counts with a delay.
 
-        There is no time limit. StoreFailed without such a bucket.
+        There is no time limit. `addresses` are host:port of the administration; the first that answers is asked.
+        StoreFailed without such a bucket, BadInput for denied access, Unreachable without an answer.
         """
         before, now = -1, self._counted(addresses, name)
         while now != before:

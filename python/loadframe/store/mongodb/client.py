@@ -150,7 +150,10 @@ class Client:
         return [str(entry["name"]) for entry in answer["cursor"]["firstBatch"]]
 
     def hello(self) -> dict[str, Any]:
-        """Return the answer to `hello`: the server's role and set."""
+        """Return the answer to `hello`: the server's role, and its set if it belongs to one.
+
+        BadInput if access is denied, Unreachable without an answer, MongoError for other errors of the server.
+        """
         return self.ask({"hello": 1})
 
     def running(self) -> dict[str, Any] | None:

@@ -433,7 +433,11 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
-        """Answer the next request if all of it was received; send the answer at the time that the model computes."""
+        """Answer the next request if all of it was received; send the answer at the time that the model computes.
+
+        Call it only while no request is being served (`_busy`), else answers may overtake each other. `_send` continues
+        with the request after it. ValueError for an invalid request line or length.
+        """
         head, separator, rest = self._unread.partition(b"\r\n\r\n")
         if not separator:
             return

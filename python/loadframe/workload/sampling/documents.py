@@ -226,7 +226,11 @@ def _cell(text: str) -> Any:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file as documents, without null values. BadInput if it cannot be read."""
+    """Yield the rows of a Parquet file as documents in JSON types (see `plain`), without the columns that are null.
+
+    Nulls within values stay; NaN and infinity become null. At the first use or later, BadInput for invalid content or
+    an empty field name, OSError if the file cannot be opened.
+    """
     import pyarrow
     from pyarrow import parquet
 

@@ -24,8 +24,8 @@ pub(super) fn first_executions(
     Ok(FirstExecutions { place: 0, requests, shows })
 }
 
-/// Returns the index of the stream that ingests the events of operation `shown`. Refuses it without visibility
-/// probes.
+/// Returns the index in `plan.streams` of the first stream with a source that has operation `shown` in its mix: `shown`
+/// ingests the events that another operation shows. Refuses it without such a stream, and without visibility probes.
 fn shows(plan: &Plan, shown: &str) -> Result<usize, PlanError> {
     let of = |stream: &Stream| sources::has_source(stream) && stream.mix.iter().any(|(name, _)| name == shown);
     let looked_for = plan.visible.get(shown).is_some_and(|visible| visible.sample.is_some());

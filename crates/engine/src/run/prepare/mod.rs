@@ -295,8 +295,9 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
     runtime.map_err(|e| PlanError::machine(format!("cannot start a runtime: {e}")))
 }
 
-/// Refuses a plan with an invalid number, two streams of one name, an unknown operation, or options that contradict
-/// each other. The forms of the operations are not checked here.
+/// Refuses a plan with an invalid number or name, no stream, two streams of one name, an unknown operation, an end that
+/// never comes, or options that contradict each other. Names have ASCII letters, digits, `_`, `-` and `.`. The forms of
+/// the operations are not checked here.
 fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError::new(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {

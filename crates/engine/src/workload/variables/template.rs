@@ -226,7 +226,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Returns the text of a JSON template in request 3.
+    /// Returns the text of a JSON template with [`variables`] in request 3, for which `k` is 3. Panics if the template
+    /// is invalid.
     fn json_text(value: Value) -> String {
         rendered(&Template::json(&value, &variables()).unwrap(), 3)
     }

@@ -114,7 +114,7 @@ impl Whole {
         }
     }
 
-    /// Returns the records to draw from, mutable; see [`Self::records`].
+    /// Returns the records to draw from, mutable; `None` for distributions to which records cannot be added.
     pub fn records_mut(&mut self) -> Option<&mut Records> {
         match self {
             Self::Zipfian { records, .. } | Self::Latest { records, .. } | Self::Exponential { records, .. } => {

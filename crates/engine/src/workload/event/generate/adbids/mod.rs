@@ -58,7 +58,8 @@ struct Exponential {
 }
 
 impl Exponential {
-    /// Creates the distribution with mean `max / rate`, redrawn while it exceeds `max`.
+    /// Creates the exponential distribution with mean `max / rate`, redrawn while it exceeds `max`, which lowers the
+    /// mean. Both must be above 0, which is not checked.
     const fn new(rate: f64, max: f64) -> Self {
         Self { rate, max }
     }
