@@ -76,17 +76,22 @@ class Thresholds:
         return max(self.given_catch_of(kind), self.least_of(kind))
 
     def given_catch_of(self, kind: str) -> float:
-        """Return the effect to catch of a kind of measure, as a share: the given one or the default."""
-        return self.catch.get(kind, CATCH.get(_plain(kind), _CATCH))
+        """Return the effect to catch of a kind of measure, as a share: the given one or the default.
+
+        A default that does not exceed the least effect is raised to twice that. For rates it is at most halfway to
+        100 %. For errors it is not raised: it then equals the least effect (`catch_of`).
+        """
+        if kind in self.catch:
+            return self.catch[kind]
+        plain, least = _plain(kind), self.least_of(kind)
+        default = CATCH.get(plain, _CATCH)
+        if default > least or plain == "errors":
+            return default
+        return min(2 * least, (1 + least) / 2) if plain in RATES else 2 * least
 
     def are_too_close(self, kind: str) -> bool:
-        """Return whether no number of runs finds the effect to catch, because it does not exceed the least effect.
-
-        A least effect for all measures may exceed the default effect to catch of errors, which then equals it.
-        """
-        if _plain(kind) == "errors" and kind not in self.catch:
-            return False
-        return self.given_catch_of(kind) <= self.least_of(kind)
+        """Return whether a given effect to catch does not exceed the least effect: no number of runs finds it."""
+        return kind in self.catch and self.catch[kind] <= self.least_of(kind)
 
 
 def _plain(kind: str) -> str:
