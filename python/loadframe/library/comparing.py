@@ -92,8 +92,8 @@ def gate_groups(
     permits different treatments, and `session_spread` is the assumed spread between sessions (share). Without
     `earlier`, the second variant of an experiment is judged against the first. `written` returns the name of an
     argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
-    more than two variants. BadInput also if `new` has no run, if the baseline has a new run, or if the effect to catch
-    does not exceed the least effect.
+    more than two variants. BadInput also if `new` has no run, if the baseline has a new run, or if a given effect to
+    catch does not exceed the least effect.
     """
     if earlier and _is_among(new, [earlier]):
         name = written("history" if history else "baseline")

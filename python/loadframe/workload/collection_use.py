@@ -253,8 +253,9 @@ class _Renaming:
 def only_reads(form: Mapping[str, Any]) -> bool:
     """Return whether a request certainly changes no data; False for unknown kinds and commands.
 
-    A REST request (`http`, `request`) only reads if it is GET or HEAD; a `request` also if a part of its path begins
-    with `_` and contains `search`. A statement must be SELECT or SHOW, or EXPLAIN without ANALYZE, and lack INTO.
+    An `http` request only reads if it is GET or HEAD. For a `request`, method and end of the path decide: some POST and
+    DELETE only read, some GET change an index. A statement must be SELECT or SHOW, or EXPLAIN without ANALYZE, and lack
+    INTO.
     """
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
