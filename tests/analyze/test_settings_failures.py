@@ -318,7 +318,7 @@ def test_bounds_of_values_do_not_close_an_end_that_failures_hide():
 
 
 def with_survivors(random, rows, dead, *, spread, hard=False):
-    """Return data whose last run failed at each combination in `dead`, and the number of failed runs.
+    """Return data in which the last run of each combination in `dead` failed, and the number of failed runs.
 
     Survivors of these combinations vary by `spread`, other runs by 1. With `hard`, the first setting needs a cluster.
     """
@@ -402,7 +402,7 @@ def test_effects_without_failures_hold_the_truth_if_most_levels_fail():
 
 
 def test_a_combination_with_failures_or_without_the_figure_is_counted_once():
-    """At one combination all runs failed, at another none has a throughput: only the latter lacks a figure."""
+    """All runs failed at one combination, and no run has a throughput at another: only the other one lacks a figure."""
     runs = experiment(np.random.default_rng(29), lambda cache, threads, deviation: (cache, threads) == (1, 4))
     for run in runs:
         if run.treatment == {"cache": 0, "threads": 4}:
@@ -521,7 +521,7 @@ def test_survivors_do_not_narrow_the_intervals_of_combinations_without_failures(
 
 
 def test_errors_of_a_ranking_include_those_of_the_blocks():
-    """A combination with one run can only be compared with the default in its block, of which two runs are there."""
+    """A combination with one run is compared with the two runs of the default in its block only."""
     random = np.random.default_rng(31)
     blocks, numbers = [0, 0, 1, 1, 2, 2, 3, 3, 0], [0] * 8 + [1]
     logs = np.repeat(3 * random.standard_normal(4), 2).tolist()

@@ -107,7 +107,7 @@ def test_long_inconclusive_intervals_do_not_stretch_the_axis_of_conclusive_ones(
     assert 0.9 < low < 1 and 3.3 < high < 4
     _, _, arrows = parts(drawn(p50, p99, logarithmic=True))
     assert arrows == {"triangle-left": [(-1.0, False)], "triangle-right": [(-1.0, False)]}
-    # Alone, they have an axis of their own.
+    # Without conclusive effects, the inconclusive ones set the axis.
     low, high = drawn(p99, logarithmic=True).x.range
     assert low < 0.141
     near = drawn(p50, Effect("p99", Estimate(1.3, 0.8, 1.9), "text", "open", is_conclusive=False))

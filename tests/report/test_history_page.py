@@ -319,7 +319,7 @@ def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monk
         (commit(0)[:12], [commit(0), "v2"])
     ]
     assert "passed, then passed as v2" in Page(history_page(recorded)).text
-    # The folder is that of the commit, not of the newer one that also has the runs.
+    # The folder of the first commit, although a newer commit also has the runs.
     (point,) = recorded.as_dict()["points"]
     assert (point["commit"], point["folder"]) == (commit(0), log.gates[0].folder)
     assert point["references"]["disk"] == log.gates[0].references["disk"]
@@ -515,7 +515,7 @@ def test_the_newest_commit_is_stopped_if_the_gate_of_one_of_its_stores_did(folde
 
 
 def _retry(folder, night, outcome, minutes=10, criteria=()):
-    """Gate a copy of a night's runs again, with a session of its own, `minutes` later; return the name of the copy."""
+    """Gate a copy of a night's runs as a separate session, `minutes` later; return the name of the copy."""
     name = f"night-{night:02}-retried"
     shutil.copytree(folder / f"night-{night:02}", folder / name)
     for file in (folder / name).glob("*/manifest.json"):

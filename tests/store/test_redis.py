@@ -164,7 +164,7 @@ def test_a_sample_of_a_missing_collection_is_refused(monkeypatch):
     monkeypatch.setattr("loadframe.store.redis.sampled_values", lambda masters, name, documents: Sample([], {}))
     monkeypatch.setattr(STORE, "has_collection", lambda addresses, name: name == "things")
     assert STORE.sample(["127.0.0.1:6379"], "things", 10).documents == []
-    with pytest.raises(BadInput, match="there is no collection other"):
+    with pytest.raises(BadInput, match="no collection other"):
         STORE.sample(["127.0.0.1:6379"], "other", 10)
 
 

@@ -55,7 +55,7 @@ def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
     counts = Counter(code for codes in known for code in codes if code in RULES and RULES[code].shifts)
     if not counts:
         return None
-    most = next(iter(dict(counts.most_common())))
+    most = counts.most_common(1)[0][0]
     run, advice = next((run.id, reason.remedy) for run in valid for reason in run.reasons if reason.code == most)
     return WARNED_RUNS(total=len(valid), warned=dict(counts.most_common()), run=run, advice=advice)
 

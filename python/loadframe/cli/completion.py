@@ -30,7 +30,7 @@ def stores(incomplete: str) -> list[str]:
 
 
 def clusters(incomplete: str) -> list[str]:
-    """Return the named clusters of the state folder with this prefix, except those that run on another machine."""
+    """Return the names of clusters here that begin with `incomplete`, without clusters that run on another machine."""
     from loadframe.cluster import named
 
     with contextlib.suppress(OSError):
@@ -49,9 +49,9 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def histories(incomplete: str) -> list[str]:
-    """Return the folders with a log of gates whose path starts with the typed text.
+    """Return the folders that have a log of gates and a path that starts with the typed text.
 
-    Without any, shells complete file names.
+    If the result is empty, shells complete file names.
     """
     with contextlib.suppress(OSError):
         place, _, start = incomplete.rpartition("/")

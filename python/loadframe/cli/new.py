@@ -84,7 +84,7 @@ def new(
         mapping=mapping,
     )
     with TemporaryDirectory(prefix="loadframe-new-") as folder:
-        # Nothing is written unless everything is valid.
+        # Check all files before the first is written.
         tried = Path(folder) / output.name
         imported.write(tried)
         text = _EXPERIMENT.format(name=name_of(output.stem), kind=store, file=json.dumps(f"./{output.name}"))

@@ -125,10 +125,11 @@ def gate_groups(
                     f"{written(name)} {worse:.0%} never stops {kind}: it cannot become worse by more",
                     remedy=f"give less than 100% for {kind}, or leave it out of the measures",
                 )
-        if thresholds.are_too_close(kind):
-            smallest, caught = format_limit(thresholds.least_of(kind)), format_limit(thresholds.given_catch_of(kind))
+        given, smallest = thresholds.catch.get(kind), format_limit(thresholds.least_of(kind))
+        if given is not None and given <= thresholds.least_of(kind):
             raise BadInput(
-                f"{written('catch')} for {kind} is {caught}, which must exceed {written('least')}, {smallest}",
+                f"{written('catch')} for {kind} is {format_limit(given)}, which must exceed {written('least')},"
+                f" {smallest}",
                 remedy=f"raise {written('catch')} or lower {written('least')} for {kind}: a change of exactly"
                 f" {smallest} is found in half of the cases at most",
             )

@@ -283,7 +283,8 @@ def _request_reads(method: str, path: str) -> bool:
 
     if method in ("GET", "HEAD"):
         return not ends_with(_CHANGING_PATH)
-    return ends_with({"POST": _READING_PATH, "DELETE": _ENDING_PATH}[method]) if method != "PUT" else False
+    reading = {"POST": _READING_PATH, "DELETE": _ENDING_PATH}.get(method)
+    return reading is not None and ends_with(reading)
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:

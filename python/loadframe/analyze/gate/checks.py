@@ -72,26 +72,16 @@ class Thresholds:
         return self.least.get(kind, LEAST.get(_plain(kind), _LEAST))
 
     def catch_of(self, kind: str) -> float:
-        """Return the worsening of a kind of measure that a passed check excludes, as a share; at least `least_of`."""
-        return max(self.given_catch_of(kind), self.least_of(kind))
+        """Return the worsening of a kind of measure that a passed check excludes, as a share; at least `least_of`.
 
-    def given_catch_of(self, kind: str) -> float:
-        """Return the effect to catch of a kind of measure, as a share: the given one or the default.
-
-        A default that does not exceed the least effect is raised to twice that. For rates it is at most halfway to
-        100 %. For errors it is not raised: it then equals the least effect (`catch_of`).
+        It is the given one or the default. A default that does not exceed `least_of` is raised to twice that, for rates
+        at most halfway to 100 %, for errors only to `least_of`.
         """
-        if kind in self.catch:
-            return self.catch[kind]
         plain, least = _plain(kind), self.least_of(kind)
-        default = CATCH.get(plain, _CATCH)
-        if default > least or plain == "errors":
-            return default
+        share = self.catch.get(kind, CATCH.get(plain, _CATCH))
+        if kind in self.catch or share > least or plain == "errors":
+            return max(share, least)
         return min(2 * least, (1 + least) / 2) if plain in RATES else 2 * least
-
-    def are_too_close(self, kind: str) -> bool:
-        """Return whether a given effect to catch does not exceed the least effect: no number of runs finds it."""
-        return kind in self.catch and self.catch[kind] <= self.least_of(kind)
 
 
 def _plain(kind: str) -> str:

@@ -168,7 +168,7 @@ class Observations:
 
     def without_largest(self) -> "Observations":
         """Return the same observations without the largest size."""
-        return self._of([index for index, _ in enumerate(self.runs)][:-1])
+        return self._of(range(len(self.runs) - 1))
 
     def without_failed(self) -> "Observations":
         """Return the same observations without the sizes at which the store failed; perhaps none."""

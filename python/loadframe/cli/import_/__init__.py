@@ -32,7 +32,7 @@ class Importers(Group):
         return list(self.commands)
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
-        """Import all importers, and return that of this name; None for an unknown name."""
+        """Import the modules of all importers, and return the command `cmd_name`, or None if it does not exist."""
         self.list_commands(ctx)
         return self.commands.get(cmd_name)
 
@@ -47,7 +47,7 @@ NamedOutput = Annotated[
     Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: NAME.yaml.")
 ]
 Generate = Annotated[
-    int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
+    int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: the number of sampled documents.")
 ]
 Queries = Annotated[
     Path | None,

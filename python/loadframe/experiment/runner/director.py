@@ -481,8 +481,9 @@ class _CpuWatcher:
         """Return the number of CPUs that a node may use."""
         if self._limit is not None:
             return float(self._limit)
-        elsewhere = node.machine is not None and not node.machine.here
-        return len(node.machine.facts.cores) if elsewhere and node.machine else psutil.cpu_count() or 1
+        if node.machine is None or node.machine.here:
+            return psutil.cpu_count() or 1
+        return len(node.machine.facts.cores)
 
     def look(self, now: float) -> None:
         """Add the CPU share of each data node, with its companions, to the metrics, at most once a second.

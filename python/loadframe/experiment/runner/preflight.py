@@ -97,7 +97,7 @@ def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
 
 #: Interval between two polls of the cluster state, s.
 _LOOK = 0.5
-#: Longest wait, without an error, for work that a store completes by itself, such as copies of new collections, s.
+#: Longest wait, s, for work that a store completes without help, such as copies of new collections; no error follows.
 SETTLING = 10.0
 
 
@@ -139,7 +139,7 @@ def wait_until_ready(
 
 
 def _unready_state(cluster: Cluster) -> tuple[str, bool]:
-    """Return why the cluster is not ready, and whether that can change by itself: data moves, or no health is known.
+    """Return why the cluster is not ready, and whether waiting may help: data moves, or its health is unknown.
 
     The reasons are those of `unready`, or the error of the health check; empty if the cluster is ready.
     """

@@ -202,13 +202,13 @@ def key_of(profile: Profile) -> str | None:
 
 
 def _only(field: Field) -> Any:
-    """Return the distribution of a field's values other than null, or None if it has no or several kinds of values."""
+    """Return the distribution of a field's values, without null; None unless it has exactly one kind of values."""
     kinds = [kind for kind in field.kinds.values() if kind is not None]
     return kinds[0] if len(kinds) == 1 else None
 
 
 def _mapped(field: Field) -> dict[str, Any]:
-    """Return the mapping of a field for the search family; an array has that of its elements.
+    """Return the mapping of a field for the search family; an array has the mapping of its elements.
 
     It is `keyword` for mixed kinds and for arrays without elements.
     """
@@ -274,7 +274,7 @@ _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _SECONDS = 366 * 86_400
 _WHOLE = {"byte": 7, "short": 15, "smallint": 15, "tinyint": 7, "integer": 31, "int": 31}
 
-#: Types of which documents have no values: these fields hold none, or objects of a special form.
+#: Types that are left out of documents: their fields take no value, or only objects of a special form.
 _OMITTED = (
     *(
         "alias",

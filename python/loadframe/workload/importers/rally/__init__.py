@@ -45,7 +45,7 @@ def import_rally(
     limits: isolated.Limits = isolated.DEFAULT,
     requests: str | None = None,
 ) -> Imported:
-    """Return the workload of one challenge of a track, given by its file or folder; None selects the default challenge.
+    """Return the workload of a challenge, by default the default challenge, of a track, given by its file or folder.
 
     `parameters` are texts from the command line and take precedence over `values` (JSON). Templates may read files
     below `root`, by default the checkout of the track. `test_mode` shrinks corpora and tasks, like Rally's.
@@ -107,7 +107,7 @@ def import_rally(
         remarks.append(f"The import ran code of the track: {' and '.join(sources.ran)}. Its output is stored as data.")
 
     def place(section: str, name: str) -> str | None:
-        """Return `file:line` of the operation `name` in the track; None for other sections and unknown operations."""
+        """Return `file:line` of an operation in the track, or None for other sections and unknown operations."""
         where = schedule.origins.get(name) if section == "operations" else None
         return None if where is None else track.place(where)
 
