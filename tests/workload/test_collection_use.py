@@ -133,6 +133,9 @@ def test_a_collection_with_the_name_of_a_column_is_refused(tmp_path):
         ("postgresql", "{postgresql: {sql: {statement: EXPLAIN DELETE FROM things}}}", False),
         ("postgresql", "{postgresql: {sql: {statement: EXPLAIN ANALYZE DELETE FROM things}}}", True),
         ("postgresql", "{postgresql: {sql: {statement: 'EXPLAIN (COSTS, ANALYZE) DELETE FROM things'}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: 'EXPLAIN /* x */ ANALYZE DELETE FROM things'}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: 'SELECT 1; DELETE FROM things'}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: 'SELECT 1; '}}}", False),
         ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$match: {}}]}}}", False),
         ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$out: others}]}}}", True),
         ("elasticsearch", "{elasticsearch: {search: {collection: things}}}", False),
@@ -184,6 +187,7 @@ def test_requests_that_change_collections_are_known(resolved, family, form, chan
         ("DELETE", "/_pit", False),
         ("DELETE", "/_async_search/id", False),
         ("DELETE", "/things/_doc/_search", True),
+        ("DELETE", "/things/_doc/_pit", True),
         ("DELETE", "/things/_query", True),
     ],
 )

@@ -24,9 +24,9 @@ _KEEPING = (
     *("read_modify_write", "refresh", "flush", "force_merge", "put_settings", "put_template", "delete_template"),
     *("aliases", "create_repository", "snapshot", "delete_snapshot"),
 )
-#: Statements that read, and commands of Redis and MongoDB that read.
+#: Single statements that read, and commands of Redis and MongoDB that read.
 _READING_STATEMENT = re.compile(
-    r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALY[SZ]E\b|\s*\([^)]*\bANALY[SZ]E\b))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL
+    r"\s*(SELECT|SHOW|EXPLAIN(?!.*\bANALY[SZ]E\b))\b(?!.*(\bINTO\b|;\s*\S))", re.IGNORECASE | re.DOTALL
 )
 _READING_COMMANDS = {
     *("get", "mget", "getrange", "strlen", "exists", "ttl", "pttl", "type", "scan", "dbsize", "ping", "info"),
@@ -43,6 +43,7 @@ _READING_PATH = re.compile(
 )
 #: Ends of the paths by whose DELETE a search ends.
 _ENDING_PATH = re.compile(
+    r"(?<!/_doc)"
     r"/(_search/scroll(/.+)?|_search/point_in_time(/_all)?|_pit|(_async_search|_plugins/_asynchronous_search)/[^/]+)"
 )
 #: Ends of the paths by whose GET an index changes.
@@ -254,8 +255,8 @@ def only_reads(form: Mapping[str, Any]) -> bool:
     """Return whether a request certainly changes no data; False for unknown kinds and commands.
 
     An `http` request only reads if it is GET or HEAD. For a `request`, method and end of the path decide: some POST and
-    DELETE only read, some GET change an index. A statement must be SELECT or SHOW, or EXPLAIN without ANALYZE, and lack
-    INTO.
+    DELETE only read, some GET change an index. There must be one statement, which is SELECT or SHOW, or EXPLAIN without
+    ANALYZE, and lacks INTO.
     """
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
