@@ -320,3 +320,46 @@ def test_an_inconclusive_curve_is_not_extrapolated():
     assert (answer.nodes, answer.extrapolated) == (None, False)
     assert "EXTRAPOLATED" not in words
     assert "the data do not show how throughput grows with more nodes. Measure larger clusters" in words
+
+
+def test_the_interval_of_nodes_never_excludes_the_answer():
+    """A single search at a number of nodes gives no interval, so this number is not excluded by several at others."""
+    several = [capacity(1, 100.0), capacity(2, 198.0, 200.0, 202.0)]
+    passed, failed = several[0].bracket
+    for load, ends in ((90.0, (1, None, 2)), ((passed + failed) / 2, (2, None, 2)), (150.0, (2, 2, 2))):
+        answer = demand(load, "", several, None)
+        assert (answer.nodes, answer.least, answer.most) == ends
+
+
+def test_the_rates_at_which_all_trials_agree_decide():
+    bounds = Bounds(start=100, least=50, most=400)
+    none, all_passed = capacity(1, 1.0, 1.0, bounds=bounds), capacity(2, 1e4, 1e4, bounds=bounds)
+    assert (none.kind, all_passed.kind) == (Kind.NONE, Kind.AT_MOST)
+    # Both searches at 1 node failed at 50/s, and both at 2 nodes passed at 400/s.
+    for load in (50.0, 400.0):
+        answer, words = said(load, [none, all_passed], None)
+        assert (answer.nodes, answer.least, answer.most) == (2, 2, 2)
+        assert "allow no other number" in words
+    assert all_passed.rate.value == all_passed.rate.low == 400.0
+
+
+def test_failed_trials_near_the_load_are_named_beside_a_reserve():
+    passed, failed = Outcome.PASSED, Outcome.FAILED
+    tried = {100.0: [failed, passed], 200.0: [passed] * 3, 210.0: [failed, failed]}
+    _, words = said(100.0, [mixed(1, tried)], None)
+    assert words.endswith("1 node was measured; within 5 % of this load 1 of 2 trials passed.")
+    _, words = said(150.0, [mixed(1, tried)], None)
+    assert words.endswith("1 node was measured.")
+
+
+def test_a_measured_cluster_that_passed_some_trials_at_the_load_is_not_said_to_have_failed():
+    answer = demand(AMDAHL[-1].rate.value, "", AMDAHL, FITTED, ["fresh_node"])
+    assert answer.perhaps.passed > 0
+    assert sentence(answer, 8).startswith(
+        f"It is open how many nodes sustain {answer.rate:.0f} requests/s: 8 nodes may suffice (the intervals allow it;"
+    )
+
+
+def test_a_number_of_users_is_plural():
+    answer = demand(90.0, "", [capacity(1, 100.0)], None)
+    assert sentence(answer, 1, "users").startswith("90 users need 1 node;")

@@ -463,7 +463,10 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
     searches = mean_interval(logs.tolist())
     low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
-    least, most = math.exp(low), math.exp(high)
+    # The exponential of a logarithm can be slightly lower than the rate that all searches sustained.
+    ends = [math.exp(end) for end in (searches.value, low, high)]
+    passed = [answer.rate for answer in answers if answer.rate]
+    value, least, most = (next((rate for rate in passed if math.isclose(rate, end)), end) for end in ends)
     kinds = {answer.kind for answer in answers}
     # A tried rate instead of a capacity beyond it hides variance: the interval alone may exclude the capacity.
     if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND}:
@@ -471,7 +474,7 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
     if Kind.NONE in kinds:
         most = max(most, *(answer.above or math.inf for answer in answers))
         return Estimate(most, 0.0, most) if math.isfinite(most) else None
-    return Estimate(math.exp(searches.value), least, most)
+    return Estimate(value, least, most)
 
 
 _LESS = Rule(

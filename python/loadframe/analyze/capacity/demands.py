@@ -158,7 +158,8 @@ def demand(
         for capacity in capacities
         if capacity.conclusive and not capacity.rate
     }
-    rates |= {nodes: Estimate(0.0, 0.0, end) for nodes, end in ends.items() if rates}
+    # The lowest tried rate itself failed.
+    rates |= {nodes: Estimate(0.0, 0.0, math.nextafter(end, 0.0)) for nodes, end in ends.items() if rates}
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
     bracketed = {
         capacity.nodes: (capacity.sustained, capacity.bracket[1]) for capacity in capacities if capacity.bracket
@@ -174,6 +175,8 @@ def demand(
     single = {capacity.nodes for capacity in capacities if len(capacity.conclusive) == 1}
     undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
+    if least is not None and any(number < least and high > rate for number, (_, high) in bracketed.items()):
+        least = None
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
     # Fewer nodes than a cluster that is too small are too few as well.
     short = max(
@@ -269,6 +272,8 @@ def _none_known(answer: Demand, largest: int, load: str, known: Mapping[int, str
     if answer.doubts:
         causes, remedies = zip(*answer.doubts, strict=True)
         which = "the measured cluster did not" if answer.sizes == 1 else "no measured cluster did"
+        if answer.perhaps and answer.perhaps.passed:
+            which = _may(answer, answer.perhaps, known)
         todo = "; ".join([*remedies, "then repeat the searches"])
         return (
             f"It is open how many nodes sustain {load}: {which}, but {'; '.join(causes)}. {todo[0].upper()}{todo[1:]}."
@@ -307,6 +312,14 @@ def _near(margin: Margin) -> str:
     return f"; within {format_share(NEAR)} of this load {margin.passed} of {counted(margin.trials, 'trial')} passed"
 
 
+def _may(answer: Demand, perhaps: Margin, known: Mapping[int, str]) -> str:
+    """Write that the nodes of `perhaps` may suffice, and why; `known` maps numbers of nodes to capacities in words."""
+    why = f"capacity: {known[perhaps.nodes]}" if perhaps.nodes in known else "the intervals allow it"
+    if answer.undecided == perhaps.nodes:
+        why = "the search there did not decide this load"
+    return f"{format_nodes(perhaps.nodes)} may suffice ({why}{_near(perhaps)})"
+
+
 def _fewer(answer: Demand) -> str:
     """Write that fewer nodes may suffice, because some numbers were not measured or their searches have no result."""
     unmeasured = [number for number in answer.untested if number not in answer.unfinished]
@@ -339,7 +352,7 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapp
     claims = [
         f"{count} sustain{'s' * (answer.nodes == 1)} {load}"
         if answer.untested
-        else f"{load} need{'s' * (not answer.words)} {count}"
+        else f"{load} need{'s' * (not answer.words and unit != 'users')} {count}"
     ]
     if answer.untested:
         claims.append(_fewer(answer))
@@ -349,11 +362,8 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapp
         between = answer.least == answer.nodes == answer.most
         allowed = "allow no other number" if between else f"allow {answer.least} to {answer.most}"
         claims.append(f"the 95 % intervals {allowed}")
-    if perhaps := answer.perhaps:
-        why = f"capacity: {known[perhaps.nodes]}" if perhaps.nodes in known else "the intervals allow it"
-        if answer.undecided == perhaps.nodes:
-            why = "the search there did not decide this load"
-        claims.append(f"{format_nodes(perhaps.nodes)} may suffice ({why}{_near(perhaps)})")
+    if answer.perhaps:
+        claims.append(_may(answer, answer.perhaps, known))
     if answer.measured:
         claims.append(f"{count} {'was' if answer.nodes == 1 else 'were'} measured{_reserve(answer, known)}")
     elif answer.extrapolated:
@@ -364,9 +374,14 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s", known: Mapp
 
 
 def _reserve(answer: Demand, known: Mapping[int, str]) -> str:
-    """Write that the measured nodes have hardly a reserve, and their capacity; empty if they sustain 5 % more."""
+    """Write that the measured nodes have hardly a reserve, and their capacity, or that trials near the load failed.
+
+    Empty if they sustain 5 % more and no trial near the load failed.
+    """
     margin = answer.margin
-    if margin is None or margin.reserve >= NEAR:
+    if margin is None:
         return ""
+    if margin.reserve >= NEAR:
+        return _near(margin)
     capacity = f" (capacity: {known[margin.nodes]}{_near(margin)})" if margin.nodes in known else _near(margin)
     return f", with a proven reserve below {format_share(NEAR)}{capacity}"
