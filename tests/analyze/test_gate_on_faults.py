@@ -638,6 +638,15 @@ def test_small_shares_of_failures_keep_their_digits():
     assert check_of(gate, "errors").why.startswith("0.00052 % and now 0.0050 % of the requests failed")
 
 
+def test_an_end_that_the_text_calls_unknown_has_no_number():
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(runs("new")))], ["p50"])
+    (contrast,) = compared.contrasts
+    means = (Estimate(2.0, 1e-5, 3.0), Estimate(2.0, 1.0, 5000.0))
+    cells = means_cells(replace(contrast, means=means))
+    assert [cell.small for cell in cells] == ["[unknown, 3 s]", "[1 s, unknown]"]
+    assert [(cell.number.low, cell.number.high) for cell in cells] == [(None, 3.0), (1.0, None)]
+
+
 def tailed(side, requests, seed, factor=1.0):
     """Runs with numbers of requests by operation, whose response times are of one heavy-tailed distribution."""
     random, made = np.random.default_rng(seed), []

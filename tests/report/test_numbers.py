@@ -7,7 +7,7 @@ import pytest
 from loadframe.analyze.estimate import Estimate
 from loadframe.base.units import format_changes
 from loadframe.report.csv_table import csv_table
-from loadframe.report.numbers import estimate_text, measured_text, percent_text, seconds_estimate
+from loadframe.report.numbers import estimate_text, known_end_text, measured_text, percent_text, seconds_estimate
 from loadframe.report.tables import Cell, Table, estimate_cell
 
 
@@ -43,6 +43,21 @@ def test_the_interval_decides_on_the_digits(estimate, text):
 )
 def test_no_end_of_a_skewed_interval_reads_no_effect(estimate, text):
     assert estimate_text(estimate) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "unit", "text"),
+    [
+        (Estimate(0.9, 0.0, 1.0004), "", "below 1.0004"),
+        (Estimate(1.2, 0.9996, math.inf), "", "above 0.9996"),
+        (Estimate(0.9, 0.0, 1.0004), "%", "below 100.04 %"),
+        (Estimate(0.9, 0.0, 1.0), "", "below 1"),
+        (Estimate(0.9, 0.0, 1.2345), "", "below 1.23"),
+        (Estimate(0.9, 0.0, math.inf), "", "unknown"),
+    ],
+)
+def test_the_known_end_of_a_ratio_does_not_read_no_effect(ratio, unit, text):
+    assert known_end_text(ratio, unit) == text
 
 
 def test_no_share_near_all_reads_all():

@@ -169,3 +169,8 @@ def test_a_bar_keeps_its_known_end_and_has_none_at_an_unknown_one():
     }
     assert half_bars_text([closed, unknown]) == ""
     assert half_bars_text([closed, half]) == " A bar on one side of a mark: its other end is unknown."
+    # Texts say `unknown` for ends more than a factor 1,000 from the value, too.
+    far = [Estimate(2, 1e-5, 3), Estimate(2, 1, 5000), Estimate(9.31e-3, 3.93e-13, 2.2e8)]
+    assert bar_ends(far) == {"low": [2, 1, 9.31e-3], "high": [3, 2, 9.31e-3]}
+    assert half_bars_text(far[:1])
+    assert half_bars_text(far[2:]) == ""

@@ -66,15 +66,18 @@ def means_cells(contrast: Contrast) -> list[Cell]:
     cells = []
     for mean, bounds, of_survivors in zip(contrast.means, contrast.bounds, contrast.of_survivors, strict=True):
         interval = limit_text(bounds).strip()
+        known_low, known_high = None, None
         if mean.is_finite:
             # A share of failed requests can be close to 0.
             shown = mean if measure.kind == "errors" else near_ends(mean)
             low = _low_end(shown.low, quantity(mean.low, measure), measure)
             high = quantity(mean.high, measure) if shown.is_finite else UNKNOWN
             interval = f"[{low}, {high}]"
+            known_low, known_high = shown.low, shown.high if shown.is_finite else None
         small = " ".join(filter(None, (interval, WITHOUT_FAILURES * of_survivors)))
-        ends = (mean.low, mean.high) if mean.is_finite else ()
-        cells.append(Cell(quantity(mean.value, measure), small, number=number(mean.value, measure, *ends)))
+        cells.append(
+            Cell(quantity(mean.value, measure), small, number=number(mean.value, measure, known_low, known_high))
+        )
     return cells
 
 

@@ -56,12 +56,12 @@ def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
 def known_end_text(ratio: Estimate, unit: str = "") -> str:
     """Write the known end of a ratio if failures leave one open: `below 1.2`, `above 0.8`; `unknown` without one.
 
-    With the unit %, the ratio is a share of one, and the text a percentage.
+    With the unit %, the ratio is a share of one, and the text a percentage. The end does not read 1 or 100 %, unless it
+    has that value.
     """
     factor, after = (100, " %") if unit == "%" else (1, "")
-    if math.isfinite(ratio.high):
-        return f"below {factor * ratio.high:.3g}{after}"
-    return f"above {factor * ratio.low:.3g}{after}" if ratio.low > 0 else UNKNOWN
+    word, end = ("below", factor * ratio.high) if math.isfinite(ratio.high) else ("above", factor * ratio.low)
+    return UNKNOWN if word == "above" and end <= 0 else f"{word} {_unlike(factor, f'{end:.3g}', end)}{after}"
 
 
 def _finite(text: str) -> str:
@@ -180,7 +180,12 @@ def _end_text(end: float, resolution: float, one: float) -> str:
 
     `one` is the value of no effect.
     """
-    text, digits = round_to(end, resolution), 2
+    return _unlike(one, round_to(end, resolution), end)
+
+
+def _unlike(one: float, text: str, end: float) -> str:
+    """Return the `text` of an `end`, or `end` with more digits if the text reads `one` and `end` differs."""
+    digits = 2
     while math.isfinite(end) and end != one and float(text.replace(",", "")) == one and digits < _MOST_DIGITS:
         digits += 1
         text = f"{end:.{digits}g}"

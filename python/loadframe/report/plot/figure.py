@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.report.numbers import near_ends
 
 #: Okabe and Ito, "Color Universal Design" (2008), without yellow, which prints badly. Combine with a symbol or dash.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -221,19 +222,27 @@ class BarEnds(TypedDict):
 def bar_ends(estimates: Sequence[Estimate], factor: float = 1.0) -> BarEnds:
     """Return the ends of error bars, times `factor`, rounded by `numbers`; at an unknown end the bar ends at the value.
 
-    An infinite end is unknown, and a low end of 0 or less beside an infinite high end.
+    An infinite end is unknown, an end more than a factor 1,000 from the value, and a low end of 0 or less beside an
+    infinite high end.
     """
-    lows = [one.low if one.is_finite or one.low > 0 else one.value for one in estimates]
-    highs = [one.high if math.isfinite(one.high) else one.value for one in estimates]
+    known = [_known_ends(one) for one in estimates]
+    lows = [one.low if low else one.value for one, (low, _) in zip(estimates, known, strict=True)]
+    highs = [one.high if high else one.value for one, (_, high) in zip(estimates, known, strict=True)]
     return {
         "low": numbers([factor * low for low in lows]),
         "high": numbers([factor * high for high in highs]),
     }
 
 
+def _known_ends(one: Estimate) -> tuple[bool, bool]:
+    """Return whether the low and the high end of an error bar are known, as `bar_ends` describes."""
+    near = near_ends(one)
+    return near.low > 0 or (one.is_finite and one.low <= 0), math.isfinite(near.high)
+
+
 def half_bars_text(estimates: Iterable[Estimate]) -> str:
     """Return a sentence on bars with one unknown end, with a space before it; empty if no estimate has such a bar."""
-    some = any(math.isinf(one.high) and one.low > 0 for one in estimates)
+    some = any(low != high for low, high in map(_known_ends, estimates))
     return " A bar on one side of a mark: its other end is unknown." if some else ""
 
 
