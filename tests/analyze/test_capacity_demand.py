@@ -341,6 +341,16 @@ def test_the_rates_at_which_all_trials_agree_decide():
         assert (answer.nodes, answer.least, answer.most) == (2, 2, 2)
         assert "allow no other number" in words
     assert all_passed.rate.value == all_passed.rate.low == 400.0
+    # Both searches passed at the rate below the true capacity, and failed at the one above it.
+    for start in (77.0, 90.0, 100.0, 300.0):
+        passed = Answer(Kind.BRACKETED, start, 1.5 * start)
+        trials = [(start, Outcome.PASSED)] * 3 + [(1.5 * start, Outcome.FAILED)] * 2
+        attempts = tuple(Attempt("t", rate, Judgement(outcome, (), *[None] * 4)) for rate, outcome in trials)
+        (agreed,) = capacities_of([[Search(block, {"nodes": 1}, attempts, passed) for block in range(3)]], 1)
+        assert (agreed.rate.low, agreed.rate.high) == (start, 1.5 * start)
+        assert demand(start, "", [agreed], None).nodes == 1
+        assert (answer := demand(1.5 * start, "", [agreed], None)).nodes is None
+        assert sentence(answer, 1).startswith("1 node is not enough")
 
 
 def test_failed_trials_near_the_load_are_named_beside_a_reserve():

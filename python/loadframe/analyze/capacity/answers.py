@@ -463,10 +463,10 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
     searches = mean_interval(logs.tolist())
     low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
-    # The exponential of a logarithm can be slightly lower than the rate that all searches sustained.
+    # The exponential of a logarithm can differ slightly from the rate at which all searches passed or failed.
     ends = [math.exp(end) for end in (searches.value, low, high)]
-    passed = [answer.rate for answer in answers if answer.rate]
-    value, least, most = (next((rate for rate in passed if math.isclose(rate, end)), end) for end in ends)
+    tried = [rate for answer in answers for rate in (answer.rate, answer.above) if rate]
+    value, least, most = (next((rate for rate in tried if math.isclose(rate, end)), end) for end in ends)
     kinds = {answer.kind for answer in answers}
     # A tried rate instead of a capacity beyond it hides variance: the interval alone may exclude the capacity.
     if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND}:

@@ -158,8 +158,7 @@ def demand(
         for capacity in capacities
         if capacity.conclusive and not capacity.rate
     }
-    # The lowest tried rate itself failed.
-    rates |= {nodes: Estimate(0.0, 0.0, math.nextafter(end, 0.0)) for nodes, end in ends.items() if rates}
+    rates |= {nodes: Estimate(0.0, 0.0, end) for nodes, end in ends.items() if rates}
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
     bracketed = {
         capacity.nodes: (capacity.sustained, capacity.bracket[1]) for capacity in capacities if capacity.bracket
@@ -174,7 +173,9 @@ def demand(
     nodes = _first(rate, {number: band.low for number, band in bands.items()})
     single = {capacity.nodes for capacity in capacities if len(capacity.conclusive) == 1}
     undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
-    least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
+    # A high end can be a rate at which all trials failed.
+    maybe = {number for number, band in bands.items() if band.high > rate or band.low >= rate}
+    least = min(maybe - bracketed.keys(), default=None)
     if least is not None and any(number < least and high > rate for number, (_, high) in bracketed.items()):
         least = None
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
@@ -201,7 +202,7 @@ def demand(
         for capacity in capacities
         if capacity.nodes in rates
     }
-    maybe = [
+    smaller = [
         number
         for number in margins
         if (nodes is None or number < nodes) and bracketed.get(number, (0.0, bands[number].high))[1] > rate
@@ -220,7 +221,7 @@ def demand(
         sizes=len(rates),
         untested=untested,
         unfinished=tuple(number for number in untested if any(capacity.nodes == number for capacity in capacities)),
-        perhaps=margins[min(maybe)] if maybe else None,
+        perhaps=margins[min(smaller)] if smaller else None,
         margin=margins.get(nodes or 0),
         remedy=next((_remedy(capacity, rate) for capacity in capacities if capacity.nodes == least), ""),
         doubts=tuple(doubts),
